@@ -43,14 +43,15 @@ TILE_ROWS: Final = 12 if _WIDE else 8 if _ARM else 6
 TILE_VECTORS: Final = 2
 #: Edge of the square blocks of A that are transposed in registers while it is packed; divides TILE_ROWS.
 SQUARE: Final = 4 if TILE_ROWS % 4 == 0 else 2
-#: Edge of the square blocks that are transposed in registers from one matrix to another.
+#: Edge of the square blocks that ``transpose_square`` transposes in registers.
 TRANSPOSED: Final = 8
 #: Entries of a row of the block that ``relax_row`` works on.
 ROW: Final = 64
 #: Whether a fused multiply-add is one instruction.
 FUSED: Final = _ARM or "fma" in _FEATURES
 
-#: By number of bits, whether comparing floats as integers is faster: AVX2 and SSE lack a 64-bit integer minimum.
+#: For floats of 32 and of 64 bits: whether a minimum is faster if it compares their bits as integers.  AVX2 and SSE
+#: lack a 64-bit integer minimum.
 _BITS_HELP: Final = {32: not _ARM, 64: _WIDE}
 
 _WORD: Final = ir.IntType(64)
@@ -151,10 +152,11 @@ def _load(builder: Builder, pointer: Value, kind: ir.Type, align: int) -> Value:
 
 
 def _tile_loop(builder: Builder, kind: VectorType, depth: Value, a: Value, b: Value, *, by_bits: bool) -> list[Value]:
-    """Emit the loop over the depth; return its TILE_ROWS * TILE_VECTORS minima of sums, row by row.
+    """Emit the loop over the depth of a min-plus product; return the TILE_ROWS * TILE_VECTORS vectors of the product,
+    row by row.
 
-    ``a`` and ``b`` are the addresses of the packed strips, which hold, for each step, TILE_ROWS entries and
-    TILE_VECTORS aligned vectors.
+    ``a`` and ``b`` are the addresses of packed strips.  For each step of the loop, ``a`` holds TILE_ROWS entries, and
+    ``b`` holds TILE_VECTORS aligned vectors.
     """
     one = kind.opaque_one(builder)
     before, loop, after = builder.block, builder.append_basic_block("depth"), builder.append_basic_block("tile")
@@ -198,8 +200,9 @@ def relax_tile(typing, c, c_index, c_stride, a, a_index, b, b_index, depth, by_b
     """Relax one full register tile: C <- min(C, A (x) B) for packed strips of A and B.
 
     Args:
-        c, c_index, c_stride: flat array, index of the tile's first entry, number of entries from row to row.
-        a, a_index: packed A (see :data:`VectorType.packed`); b, b_index: packed B, at a multiple of VECTOR_BYTES.
+        c, c_index, c_stride: a flat array, the index of the tile's first entry, and the stride of rows in entries.
+        a, a_index: packed A (see :data:`VectorType.packed`), and the index of its first entry.
+        b, b_index: packed B, and the index of its first entry, whose address is a multiple of VECTOR_BYTES.
         depth: steps, at least 1.
         by_bits: whether floats may be compared by their bits (no entry is negative); ignored for integers.
     """
@@ -269,7 +272,9 @@ def relax_row(typing, rows, target, source, value):  # type: ignore[no-untyped-d
 
 
 def _packed(builder: Builder, value: Value, bits: int) -> Value:
-    """Return packed entries of A (a scalar or a vector): 16 bits twice in a 32-bit word, anything wider unchanged."""
+    """Return entries of A (a scalar or a vector) in packed form: an entry of 16 bits is stored twice in a 32-bit word;
+    wider entries are unchanged.
+    """
     if bits >= 32:
         return value
     wide = ir.IntType(32) if value.type == ir.IntType(16) else ir.VectorType(ir.IntType(32), value.type.count)
@@ -397,11 +402,11 @@ def pack_row(typing, out, index, b, b_index):  # type: ignore[no-untyped-def]
 def copy_run(typing, out, index, values, start, count):  # type: ignore[no-untyped-def]
     """Copy ``count`` entries, ``values[start : start + count]``, to ``out[index : index + count]``.
 
-    An assignment of slices does the same, but numba takes seconds to compile one for each pair of types.
+    An assignment of slices copies, too, but numba takes seconds to compile such an assignment for each pair of types.
 
     Args:
         typing: numba's typing context.
-        out, values: flat arrays of one type, which do not overlap there.
+        out, values: flat arrays of the same type; the two ranges must not overlap.
         index, start: indices of the first entries.
         count: number of entries.
     """

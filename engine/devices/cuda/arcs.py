@@ -14,8 +14,8 @@ from engine.model.backend import Array
 
 Ints = npt.NDArray[np.int32]
 
-#: The largest number of arcs into a vertex.  Where a vertex has more, :func:`incoming` leads groups of them through
-#: additional vertices; otherwise a single warp would work on them for long while all other warps wait.
+#: The largest number of arcs into a vertex.  If a vertex has more, :func:`incoming` inserts additional vertices: each
+#: takes a group of the arcs.  Otherwise a single warp would work on all these arcs while the other warps wait.
 SPLIT: Final = 64
 #: Approximate number of arcs in a chunk, the piece of work that a warp takes at a time.
 CHUNK: Final = 16
@@ -23,11 +23,11 @@ CHUNK: Final = 16
 
 @dataclass(frozen=True)
 class IncomingArcs:
-    """Arcs sorted by head.  The n vertices of the graph have the numbers 0 to n - 1; vertices from n on are additional
-    (see ``SPLIT``), and each of these has one arc out, of weight 0.
+    """Arcs sorted by head.  The n vertices of the graph have the numbers 0 to n - 1.  Vertices from n on are additional
+    (see ``SPLIT``): each additional vertex has one outgoing arc, of weight 0.
 
     Attributes:
-        into: int32, shape (vertices + 1,): where the arcs into each vertex begin.
+        into: int32, shape (vertices + 1,): the index of the first arc into each vertex, then the number of arcs.
         tails, heads: int32, shape (arcs,).
         weights: shape (arcs,), of the graph's type.
         place: int32, shape (n,): the new number of each vertex of the graph.
@@ -53,7 +53,7 @@ class IncomingArcs:
         return np.asarray(firsts[np.append(True, firsts[1:] > firsts[:-1])])
 
     def outgoing(self) -> tuple[Ints, Ints]:
-        """Return the CSR of the arcs out of each vertex: where they begin, and their heads."""
+        """Return the outgoing arcs as CSR: the index of each vertex's first arc, and the heads of all arcs."""
         order = np.argsort(self.tails, kind="stable")
         counts = np.bincount(self.tails, minlength=self.vertices)
         return _starts(counts), self.heads[order]
@@ -116,8 +116,8 @@ def _by_head(tails: Ints, heads: Ints, n: int) -> npt.NDArray[np.int64]:
 
 
 def _split(tails: Ints, heads: Ints, weights: Array, total: int, most: int) -> tuple[Ints, Ints, Array, int]:
-    """Lead arcs into a vertex that has more than ``most`` of them through additional vertices, ``most`` through each;
-    return tails, heads, weights and the number of vertices.
+    """Where a vertex has more than ``most`` incoming arcs, insert additional vertices that take up to ``most`` of these
+    arcs each.  Return the new tails, heads, weights and number of vertices.
     """
     while len(heads):
         counts = np.bincount(heads, minlength=total)

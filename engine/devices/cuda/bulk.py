@@ -1,4 +1,6 @@
-"""Stacks of small graphs on a GPU: matrices of one size are copied there, closed by one launch, and copied back."""
+"""Stacks of small graphs on a GPU: matrices of one size are copied to the GPU, closed (Floyd-Warshall) by one kernel
+launch, and copied back.
+"""
 
 from __future__ import annotations
 

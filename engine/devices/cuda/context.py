@@ -32,9 +32,9 @@ OLDEST: Final = (7, 0)
 
 #: Updates per clock cycle and multiprocessor that whole solves reach, measured on an H200 (docs/kernels.md).
 HOPPER: Final = MappingProxyType({"uint16": 131.0, "int32": 68.0, "float32": 62.0, "float64": 19.0})
-#: Cautious estimates of the same for chips without three-operand minima or with fewer float64 units.
+#: Cautious estimates of these rates for chips without three-operand minima or with fewer float64 units.
 OLDER: Final = MappingProxyType({"uint16": 50.0, "int32": 30.0, "float32": 30.0, "float64": 1.0})
-_CLOCK_RATE: Final = 13  # cudaDevAttrClockRate, in kHz
+_CLOCK_RATE: Final = 13  # the device attribute cudaDevAttrClockRate, whose value is in kHz
 log = logging.getLogger("apsp.engine")
 
 
@@ -54,8 +54,8 @@ def _cupy() -> Any:
 
 
 def _unusable(cupy: Any, error: Exception) -> str:
-    """Return a sentence that says why the CUDA runtime fails: no driver, a driver too old for the wheel, or its own
-    message.
+    """Return a sentence that says why the CUDA runtime fails: there is no driver, or the driver is too old for the
+    installed wheel, or else the message of the runtime's error.
     """
     runtime = cupy.cuda.runtime
     try:
@@ -131,14 +131,14 @@ class Modules:
             shared: bytes of dynamic shared memory that a launch needs; the kernel is allowed at least as many.
 
         Raises:
-            SolveFailed: it cannot be compiled for this device.
+            SolveFailed: the kernel cannot be compiled for this device.
         """
         key = (name, arithmetic.name)
         with self._lock:
             if key not in self._built:
                 self._built[key] = self._build(name, arithmetic)
             function = self._built[key]
-            # a kernel must request more than 48 KiB of shared memory, its static shared memory included
+            # more than 48 KiB of shared memory, static shared memory included, must be requested explicitly
             if shared > max(40 * 1024, self._allowed.get(key, 0)):
                 with self.cupy.cuda.Device(self.device), translated(self.cupy):
                     most = self.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -155,14 +155,14 @@ class Modules:
             return self._modules[key].get_function(entry)
 
     def _load(self, module: Module) -> Any:
-        """Return a module that was compiled ahead; None if there is none that the driver accepts."""
+        """Return the module as it was compiled ahead of time; None if it was not, or if the driver refuses the code."""
         found = prebuilt.find(module, self.capability)
         if found is None:
             return None
         architecture, code = found
         made = self.cupy.cuda.function.Module()
         try:
-            # callers are told about PTX, because the driver compiles it, which takes as long as NVRTC
+            # PTX is announced to callers like a compilation: the driver compiles it, which takes as long as NVRTC
             with _told(module.name) if architecture == prebuilt.PTX else nullcontext():
                 made.load(code)
         except self.cupy.cuda.driver.CUDADriverError as error:  # the driver is older than the compiler
@@ -172,10 +172,10 @@ class Modules:
         return made
 
     def compile(self, module: Module) -> Any:
-        """Return a module that NVRTC compiles, or that cupy's cache holds; several threads may call this at once.
+        """Return a module from cupy's cache, or compile it with NVRTC.  Several threads may call this at once.
 
         Raises:
-            SolveFailed: it cannot be compiled for this device.
+            SolveFailed: the module cannot be compiled for this device.
         """
         kernel, cuda = KERNELS[module.name], self.cupy.cuda
         try:
@@ -220,7 +220,7 @@ def ensure_kernels(device: int = 0, *, threads: int | None = None, monitor: Moni
     Raises:
         Cancelled: the monitor asked to stop; what was compiled is kept.
         InvalidRequest: there is no usable device.
-        SolveFailed: a kernel cannot be compiled for it.
+        SolveFailed: a kernel cannot be compiled for the device.
     """
     found, every, watched = modules(device), all_modules(), monitor or Monitor()
     lacking = [module for module in every if prebuilt.find(module, found.capability) is None]
@@ -244,8 +244,8 @@ def modules(device: int = 0) -> Modules:
 
 
 def alike(runtime: Any, index: int) -> int:
-    """Return how many consecutive devices, from ``index`` on, are of the model of device ``index`` and share memory
-    access with it, in both directions.
+    """Return the length of the run of consecutive devices, from ``index`` on, that are of the same model as device
+    ``index``, can access its memory, and let it access theirs.
     """
     name, last = runtime.getDeviceProperties(index)["name"], index + 1
     while last < runtime.getDeviceCount() and runtime.getDeviceProperties(last)["name"] == name:
@@ -259,8 +259,8 @@ def find_device(budget: int | None, index: int = 0) -> Device:
     """Return the device in the form that the planner uses, after compiling a kernel for it as a test.
 
     Args:
-        budget: bytes of its memory that may be used; None for all that is free.
-        index: which device.
+        budget: bytes of device memory that may be used; None for all that is free.
+        index: index of the device.
 
     Raises:
         InvalidRequest: the device cannot be used; the message says why.
@@ -299,7 +299,7 @@ def memory_in_use() -> tuple[int, int] | None:
 
 @contextmanager
 def translated(cupy: Any) -> Iterator[None]:
-    """Context manager: translates errors of the device into those of ``storage.errors``."""
+    """Context manager: translates exceptions of cupy and CUDA into exceptions of ``storage.errors``."""
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
@@ -371,5 +371,5 @@ def upload(cupy: Any, array: npt.NDArray[Any]) -> Any:
     if array.size:
         stream = cupy.cuda.get_current_stream()
         runtime.memcpyAsync(there.data.ptr, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
-        stream.synchronize()  # needed for devices that read pageable memory directly
+        stream.synchronize()  # some devices read pageable memory directly: the caller must not change it before the end
     return there

@@ -1,5 +1,4 @@
-"""Solves whole matrices on one GPU: by blocked Floyd-Warshall with look-ahead, also for undirected graphs at half the
-work, and by recursive closure.
+"""Solves whole matrices on one GPU: by blocked Floyd-Warshall with look-ahead, or by recursive closure.
 
 A round closes the pivot block, relaxes the two panels and then the rest of the matrix.  Look-ahead: the strips of the
 rest that hold the next pivot block and its panels are relaxed first, on a stream of high priority.  The next pivot
@@ -8,7 +7,7 @@ waits for them.
 
 In an undirected graph D is symmetric.  Only tiles on and above the diagonal are relaxed, one panel serves as row panel
 and column panel (the column panel is stored transposed, so by symmetry it is the row panel), and the upper half is
-mirrored at the end.  That is half the work.
+mirrored at the end.  So undirected graphs take half the work.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ class Solver:
                     relaxed.record(low)
             if monitor is not None and k:
                 before.synchronize()
-                self._check_flag()  # the flag is that of the round reported here, k - 1, or of a later one
+                self._check_flag()  # the flag was sent after round k - 1, which is reported here, or after a later one
                 monitor.step(entries * width)
         if monitor is not None:
             relaxed.synchronize()
@@ -157,8 +156,8 @@ class Solver:
             raise BelowZero("the distance of a vertex to itself became negative, so there is a negative cycle")
 
     def recursive(self, d: Any, *, base: int = 1024, symmetric: bool = False, monitor: Monitor | None = None) -> None:
-        """Close ``d`` by halves (R-Kleene): close one half, relax the panels and the other half by it; then the same
-        from the other half.
+        """Close ``d`` by halves (R-Kleene).  Close the first diagonal quarter, and relax the panels and the other
+        diagonal quarter by it; then close the other diagonal quarter, and relax the panels and the first one by it.
 
         Args:
             d: square, on the device, its side a multiple of ``tile_side``; changed in place.
@@ -170,7 +169,7 @@ class Solver:
 
         Raises:
             Cancelled: the monitor asked to stop.
-            BelowZero: as in ``close``.
+            BelowZero: there is a negative cycle (see ``close``).
         """
         n = d.shape[0]
         if n <= base:
@@ -188,10 +187,10 @@ class Solver:
             self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
 
         def carry(x: Any, y: Any, z: Any) -> None:
-            """Relax the rest of a symmetric matrix after one half is closed: panel ``b`` by ``y`` (x) ``z``, and set
-            panel ``c`` to its transpose.
+            """Relax the rest of a symmetric matrix after one diagonal quarter is closed.
 
-            Then relax ``x``, the other half, on and above its diagonal, and mirror it.
+            Relax panel ``b`` by ``y`` (x) ``z``, and set panel ``c`` to the transpose of ``b``.  Then relax the other
+            diagonal quarter ``x`` on and above the diagonal, and mirror it.
             """
             self.ahead.relax(b, y, z)
             self.ahead.pack([Copy(b, c, transposed=True)])

@@ -60,7 +60,7 @@ _WRAP: Final = 2**30
 
 
 def leading(x: Any) -> int:
-    """Return the number of entries from the beginning of one row of a two-dimensional array to that of the next."""
+    """Return the leading dimension of a two-dimensional array: the stride of its rows, in entries."""
     return int(x.strides[0]) // int(x.itemsize) if x.shape[0] > 1 else max(int(x.shape[1]), 1)
 
 
@@ -171,7 +171,7 @@ class Launcher:
         self.products([Product(c, packed_a, b)], upper=upper)
 
     def products(self, items: Sequence[Product], *, upper: bool = False) -> None:
-        """Queue one launch of one or two products, which share the leading dimensions and depth of the first."""
+        """Queue one launch of one or two products; both must have the same leading dimensions and the same depth."""
         first = items[0]
         arguments = np.zeros((), _PRODUCTS)
         tile_m, tile_n = self.arithmetic.tile

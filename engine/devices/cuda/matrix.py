@@ -1,4 +1,4 @@
-"""A matrix that lies completely on one GPU: arcs are copied in, rows and their facts are copied out.
+"""A matrix that lies completely on one GPU: arcs are copied in, rows and facts about rows are copied out.
 
 Rows are copied out through page-locked memory, which a thread allocates while the device computes.
 """
@@ -110,7 +110,8 @@ class CudaMatrix:
             first = last
 
     def close(self, monitor: Monitor, *, recursive: bool = False) -> None:
-        """Run Floyd-Warshall, with ``recursive`` by halves; ends early at a negative cycle (see ``found_negative``).
+        """Run Floyd-Warshall: blocked, or by halves if ``recursive`` is set.  A negative cycle ends it early (see
+        ``found_negative``).
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -160,7 +161,7 @@ class CudaMatrix:
         self._d, self._gathered = result, rows is not None
 
     def restore(self, potentials: Potentials, sources: Integers) -> None:
-        """Turn lengths over reduced weights (``engine.graph.potentials``) into lengths over the weights."""
+        """Turn lengths over reduced weights (``engine.graph.potentials``) into lengths over the original weights."""
         rows = np.arange(self._n) if not self._gathered else sources
         there, h = self._cupy.asarray(rows), self._cupy.asarray(np.ascontiguousarray(potentials, np.float64))
         self._launch("restore", len(rows), self._d, self._ld, np.int32(self._n), there, h)
@@ -171,7 +172,7 @@ class CudaMatrix:
         return self._below or self._solver.found_negative()
 
     def facts(self, sources: Integers) -> RowFacts:
-        """Return the facts of the rows of ``sources`` (vertex indices)."""
+        """Return the facts (reach, sum, largest distance) of the rows of ``sources`` (vertex indices)."""
         there = self._cupy.asarray(sources)
         return self._reader.facts(self._d[:, : self._n], there, gathered=self._gathered)
 
@@ -229,7 +230,7 @@ class CudaMatrix:
             self._modules.get(name, self._arithmetic)((blocks,), (_THREADS,), arguments)
 
     def _settle(self, d: Any) -> None:
-        """With negative arcs: reset the diagonal to zero, and integers above every distance to unreachable."""
+        """If arcs may be negative, reset the diagonal to 0, and set integers above every distance to unreachable."""
         if self._nonnegative:
             return
         if d.shape[0] == d.shape[1]:
@@ -242,7 +243,7 @@ class CudaMatrix:
             self._launch("settle", len(d), d, np.int64(d.shape[1]), np.int32(d.shape[1]), limit)
 
     def _times(self, a: Any, b: Any, monitor: Monitor) -> Any:
-        """Return A (x) B for powers of the same matrix, computed in slabs of rows."""
+        """Return A (x) B, computed in slabs of rows.  A and B are powers of one matrix, A perhaps only some rows."""
         c, n = a.copy(), self._n
         rows, whole = (n if len(a) == len(b) else len(a)), len(a) == len(b)
         upper = whole and self._symmetric
@@ -284,7 +285,7 @@ class _DeviceProducts:
     Attributes:
         multiply: returns the product of two powers.
         same: returns whether two matrices are equal.
-        rows: the sources wanted, on the device, or all.
+        rows: the indices of the wanted rows, on the device, or a slice of all rows.
     """
 
     multiply: Callable[[Any, Any], Any]

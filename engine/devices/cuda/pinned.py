@@ -22,9 +22,9 @@ from storage.errors import DoesNotFit, SolveFailed
 _PORTABLE: Final = 1
 #: Bytes of a page of memory; ranges that are locked begin at multiples of it.
 PAGE: Final = 4096
-#: Ranges that are locked end at multiples of this number of bytes in the address space.  No copy crosses a multiple,
-#: because the driver refuses a copy over two ranges that it locked in two calls.  While it locks a range it accepts no
-#: other call: for 64 MiB, 6 ms with four H100, and 30 to 77 ms while threads filled other memory.
+#: Locked ranges end at addresses that are multiples of this number of bytes.  Copies are cut there, because the driver
+#: refuses a copy over two ranges that it locked in two calls.  While the driver locks a range, it accepts no other
+#: call: locking 64 MiB took 6 ms with four H100, and 30 to 77 ms while threads filled other memory.
 RANGE: Final = 2**27
 #: Each task that touches pages gets at least this many bytes; the last one may get fewer.
 _SHARE: Final = 2**23
@@ -42,8 +42,8 @@ class HostMemory:
     Attributes:
         array: the memory in the caller's shape, not cleared.
         touched: seconds that touching its pages took.
-        registered: seconds that locking them took, the sum over all ranges.
-        refused: a sentence that says why some pages are not locked, or "".  Copies are slower where they are not.
+        registered: seconds that locking the pages took, the sum over all ranges.
+        refused: a sentence that says why some pages are not locked, or "".  Copies from or to such pages are slower.
     """
 
     def __init__(self, raw: npt.NDArray[np.uint8], array: Array, touched: float, runtime: Any) -> None:
@@ -58,8 +58,8 @@ class HostMemory:
     def lock(self, first: int = 0, last: int | None = None, *, pause: float = 0.0) -> None:
         """Lock bytes, one range after the other; several threads may call this for different bytes.
 
-        Whoever copies to or from them cuts the copy into ``parts``.  If the driver refuses one range, later ones are
-        not tried.
+        A copy to or from these bytes must be cut by :func:`parts`.  If the driver refuses one range, the later ranges
+        are not tried.
 
         Args:
             first: the first byte, a multiple of ``PAGE``.
@@ -104,15 +104,15 @@ class HostMemory:
 
 
 def parts(address: int, shape: tuple[int, int], stride: int) -> Iterator[tuple[int, int, int, int]]:
-    """Cut a copy to or from the host into parts that lie in one locked range each.
+    """Cut a copy to or from the host into parts, each of which lies in one locked range.
 
     Args:
-        address: the address of its first byte in host memory.
-        shape: rows, and bytes of each that are copied.
-        stride: bytes from a row to the next.
+        address: the address of the copy's first byte in host memory.
+        shape: number of rows, and bytes per row that are copied.
+        stride: bytes from the beginning of a row to that of the next.
 
     Yields:
-        The first row, the number of rows, the first byte of each, the number of bytes of each.
+        For each part: its first row and number of rows, and its first byte and number of bytes within each row.
     """
     rows, width = shape
     row = 0
@@ -193,7 +193,7 @@ class PinnedPool:
         self._made = ExitStack()
 
     def take(self, height: int) -> Array:
-        """Return an array of ``height`` rows, at most as many as a piece has; not cleared.
+        """Return an array of ``height`` rows, at most the number of rows of a piece.  The array is not cleared.
 
         May be called from any thread that has a device current.
 
@@ -216,8 +216,8 @@ class PinnedPool:
 
 
 class _Lease:
-    """The owner of a piece: all arrays over the piece refer to it, also views of views, so it lives as long as they
-    do.
+    """The owner of a piece of memory.  All arrays over the piece, also views of views, refer to this object, so it
+    lives until the last of these arrays is gone.
     """
 
     def __init__(self, rows: Array) -> None:

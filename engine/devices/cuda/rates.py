@@ -1,5 +1,5 @@
-"""Measures the rates of GPUs from which the time of streaming is predicted: those of products, of the bus in both
-directions at once, and of host memory.
+"""Measures rates of GPUs, from which the time of streaming is predicted: updates per second of products, and bytes per
+second of the bus in both directions at once and of host memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _PIECE: Final = 2**25
 _PIECES: Final = 16
 #: Bytes of device memory that measuring needs.
 LEAST_MEMORY: Final = 2**29
-#: Products are faster by this factor in a solve, because a product's last thread blocks overlap the next one's first.
+#: Products are faster by this factor in a solve, because the last thread blocks of a product overlap the first thread
+#: blocks of the next.
 _OVERLAPPED: Final = 1.03
 
 
@@ -89,8 +90,8 @@ def _products(found: Modules, kind: WorkType) -> float:
 def _both_ways(found: list[Modules], memory: Array) -> float:
     """Return the bytes per second that all devices together copy in each direction, while both directions are busy.
 
-    Each device begins at another place of the memory: four H200 that all read and wrote the same bytes at the same time
-    got 5 to 25 GB/s together, and each by itself 47 to 50.
+    Each device begins at a different place of ``memory``.  Four H200 that read and wrote the same bytes at the same
+    time reached only 5 to 25 GB/s together, while a single H200 reaches 47 to 50.
     """
     cupy = found[0].cupy
     runtime, ends, best = cupy.cuda.runtime, [], np.inf

@@ -1,4 +1,4 @@
-"""Reduces finished rows on the device to what a sink needs of them, so that no row is copied to the host."""
+"""Reduces finished rows on the device to the few numbers that a sink needs, so that no row is copied to the host."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def reduction_of(sink: Sink) -> RowReduction | None:
 
 
 def reduced_bytes(asked: RowReduction | None, columns: int, kind: WorkType) -> int:
-    """Return the bytes of device memory that reducing rows takes: for the results and the columns wanted.
+    """Return the bytes of device memory that reducing rows takes: for the results, and for copies of selected columns.
 
     Args:
         asked: what is computed; None for nothing.
-        columns: columns of whole rows.
+        columns: number of columns of a full row.
         kind: the working type.
     """
     if asked is None:
@@ -74,7 +74,7 @@ def held_bytes(sink: Sink, columns: int, kind: WorkType) -> int:
 
     Args:
         sink: receives the rows, or results computed from them.
-        columns: columns of whole rows.
+        columns: number of columns of a full row.
         kind: the working type.
     """
     return counted_bytes(sink) + reduced_bytes(reduction_of(sink), columns, kind)
@@ -130,18 +130,19 @@ class Reducing:
 
     @property
     def levels(self) -> bool:
-        """Whether the numbers that :meth:`take_levels` takes suffice in place of rows of hops."""
+        """Whether the sink needs no rows of hops, because the numbers given to :meth:`take_levels` suffice."""
         return self._asked.levels
 
     def take_levels(self, first: int, levels: npt.NDArray[np.int64]) -> None:
-        """Give the sink the numbers of targets of rows ``first``, ... at each number of hops: int64, shape (rows,
-        numbers of hops).
+        """Give the sink the number of targets at each number of hops, for rows ``first``, ... of the matrix.
+
+        ``levels`` is int64, of shape (rows, numbers of hops).
         """
         self._sink.take_levels(first, levels)
         self.told(len(levels))
 
     def finish(self) -> None:
-        """Wait until all rows that were sent are reduced, and give their measures to the sink."""
+        """Wait until all rows that were sent are reduced, and give the results to the sink."""
         self.stream.synchronize()
         sent, self._sent = self._sent, []
         if not sent:
@@ -166,9 +167,7 @@ class Reducing:
     # ---- steps ------------------------------------------------------------------------------------------------------
 
     def _results(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Return for each array of results its shape, without the first axis, which is that of the rows, and its
-        type.
-        """
+        """Return the names of the arrays of results, each with the shape of the array for one row, and its type."""
         asked, kind = self._asked, self._kind
         limits = len(asked.limits)
         return {
@@ -209,7 +208,7 @@ class Reducing:
         return upload(self._cupy, array if array.size else np.zeros(1, array.dtype))
 
     def _narrow(self, rows: Any) -> Any:
-        """Return a copy of the selected columns of ``rows``, with distances from the cutoff on made unreachable."""
+        """Return a copy of the selected columns of ``rows`` in which entries that reach the cutoff are unreachable."""
         asked, kind, columns = self._asked, self._kind, self._there["columns"]
         out = allocate(self._cupy, (len(rows), self._columns), kind.dtype)
         limit = kind.sentinel() if asked.cutoff is None else asked.cutoff
@@ -248,7 +247,7 @@ def _pitch(rows: Any) -> np.int64:
 
 
 def sort_nearest(columns: npt.NDArray[np.int32], distances: npt.NDArray[np.float64]) -> None:
-    """Sort the nearest columns of each row by distance, then by column; places without a column come last."""
+    """Sort the nearest columns of each row by distance, then by column; entries without a column come last."""
     if not columns.shape[1]:
         return
     order = np.lexsort((columns, distances), axis=1)

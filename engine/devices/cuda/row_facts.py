@@ -1,4 +1,4 @@
-"""Reads small results about rows from the device: facts, histograms, single words.
+"""Reads small results from the device: facts of rows (such as the sum of the distances), histograms, single words.
 
 Kernels write these results directly to page-locked memory of the host.  A copy of a few bytes would have to wait: one
 copy engine makes all copies in one direction, of all streams, in the order in which they were queued, so all rows
@@ -24,7 +24,7 @@ _FACTS: Final = 32
 
 
 class RowFactsReader:
-    """Computes facts of rows on the current stream and waits for them.  Not thread-safe.
+    """Computes facts of rows (see ``RowFacts``) on the current stream and waits for them.  Not thread-safe.
 
     Args:
         found: the kernels of the device.
@@ -62,7 +62,7 @@ class RowFactsReader:
         """Add the finite distances of rows to a histogram.
 
         Args:
-            d, sources, gathered: as in :meth:`facts`.
+            d, sources, gathered: the rows, described as in :meth:`facts`.
             width: width of a bin; the first one begins at 0.
             counts: int64, shape (128,), changed in place; the last bin also counts everything above it.
 
@@ -102,7 +102,7 @@ class RowFactsReader:
 
 
 def described(d: Any, sources: Any, gathered: bool) -> npt.NDArray[Any]:
-    """Return the struct ``Rows`` of common.cuh for these rows; arguments as of ``RowFactsReader.facts``."""
+    """Return the struct ``Rows`` of common.cuh for some rows, described as in ``RowFactsReader.facts``."""
     rows = np.zeros((), _ROWS)
     rows["d"], rows["sources"] = d.data.ptr, sources.data.ptr
     rows["ld"], rows["n"], rows["gathered"] = d.strides[0] // d.itemsize, d.shape[1], gathered

@@ -32,15 +32,15 @@ from engine.model.rows import RowFacts
 Integers = npt.NDArray[np.int64]
 
 _THREADS: Final = 256
-#: Number of blocks of sources in a trial by sweeps.
+#: Number of blocks of sources (sources that are searched together) in a trial by sweeps.
 _TRIAL_BLOCKS: Final = 8
 #: Number of blocks of sources in a trial by lists.
 _TRIAL_LISTS: Final = 132
 #: The largest number of levels (numbers of hops) that are counted: the bit planes of a step's number (PLANES in
 #: hops.cu) can hold no more.
 _LEVELS: Final = 256
-#: Where levels are counted, a batch has at most _MOST_BLOCKS blocks of _COUNTED sources, which are searched one after
-#: the other, and visits at most about _COUNTED_ARCS arcs, which takes half a second.
+#: If only levels are counted, a batch has at most _MOST_BLOCKS blocks of _COUNTED sources each, which are searched one
+#: block after the other.  It visits at most about _COUNTED_ARCS arcs, which takes half a second.
 _COUNTED: Final = 4096
 _MOST_BLOCKS: Final = 8
 _COUNTED_ARCS: Final = 1 << 37
@@ -91,7 +91,7 @@ def device_search(
 
 
 def _counts_levels(form: SearchForm, outgoing: Outgoing | Reducing | Counting | None) -> bool:
-    """Return whether vertices at each number of hops are counted, and no rows are made."""
+    """Return whether a search only counts the vertices at each number of hops, and makes no rows."""
     return form.name == "hops" and isinstance(outgoing, Reducing) and outgoing.levels
 
 
@@ -144,8 +144,8 @@ class DeviceSearch:
         self._search()
 
     def finish(self) -> RowFacts | None:
-        """Wait for the search that ``begin`` queued; return the facts of its rows, or None if the search passed its
-        limit and was given up.
+        """Wait for the search that ``begin`` queued; return facts of the searched rows, or None if the search passed
+        its limit and was given up.
         """
         while True:
             if self._kernels.given_up(self._reader):
@@ -164,7 +164,7 @@ class DeviceSearch:
             self._search()
 
     def histogram(self, width: float, counts: Integers) -> int:
-        """Count distances of the rows searched last; arguments and result are those of ``engine.model.rows.Count``."""
+        """Add the distances of the rows searched last to a histogram (see ``RowFactsReader.histogram``)."""
         return self._reader.histogram(self._out[self._buffer], self._there(), width, counts)
 
     def leave(self) -> tuple[Any, int, int]:

@@ -36,13 +36,15 @@ _WALK: Final = np.dtype(
     ],
     align=True,
 )
-_STATE: Final = 32  # words of state for each group of thread blocks, and as many more for the launch
+_STATE: Final = 32  # words of state for the launch, and as many for each group of thread blocks
 #: The largest number of thread blocks per multiprocessor in a cooperative launch.
 SWEEP_BLOCKS: Final = 4
 
 
 class SearchKernels:
-    """The arcs of one graph on the device, and a block of labels for each group of thread blocks."""
+    """The arcs of one graph on the device, and memory for the labels (tentative distances) of each group of thread
+    blocks.
+    """
 
     def __init__(
         self,
@@ -106,8 +108,8 @@ class SearchKernels:
             sources: vertex indices, shape (rows,).
             out: on the device, shape (rows, n); receives the distances.  With ``levels``: uint32, shape (256, rows);
                 receives the number of vertices at each number of hops.
-            limit: the largest number of sweeps (or steps) of a block of sources; for lists, of visits per vertex on
-                average.
+            limit: the search is given up after this number of sweeps (hops: steps) of a block of sources; for lists,
+                after this number of visits per vertex on average.
         """
         here = self._place[sources]
         order = np.argsort(here, kind="stable") if self.form == "lists" else np.arange(len(here))
@@ -186,8 +188,8 @@ def list_shared(vertices: int) -> int:
 
 
 def _as_labels(weights: npt.NDArray[Any], kind: WorkType) -> npt.NDArray[Any]:
-    """Return weights in the type of the labels; an arc longer than every distance is on no shortest path, so it is
-    capped.
+    """Return weights in the type of the labels, capped at *unreachable*: an arc longer than every distance is on no
+    shortest path.
     """
     weights = weights + 0  # -0.0, whose bits sort below every number, becomes 0.0
     if kind.integer:

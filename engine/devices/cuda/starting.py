@@ -1,5 +1,5 @@
-"""Starts the CUDA driver in a thread while the caller works: starting takes half a second, in which the driver does not
-hold up Python.
+"""Starts the CUDA driver in a thread while the caller works.  Starting takes half a second, during which other Python
+threads can run.
 
 cupy is not imported here: two threads that import packages may wait for each other.
 """
@@ -14,7 +14,8 @@ from typing import Any
 def start_driver(device: int = 0) -> threading.Thread:
     """Begin to start the driver and the primary context of a device, and return at once.
 
-    A later use of the device waits until this is done.  Errors are not reported, because that use raises them again.
+    A later use of the device waits until the start is complete.  Errors are not reported here, because the later use
+    raises them again.
 
     Args:
         device: index of the device.

@@ -97,7 +97,7 @@ class DeviceSweep:
     """A sweep on a device, made by :func:`device_sweep`.  A batch is a multiple of 128 rows.  Not thread-safe.
 
     A thread allocates device memory and page-locked memory while the caller computes the lengths; :meth:`load` waits
-    for it.
+    for these allocations.
     """
 
     def __init__(self, found: Modules, parts: Parts, kind: WorkType, wanted: Wanted, *, nonnegative: bool) -> None:
@@ -129,7 +129,7 @@ class DeviceSweep:
             self._outgoing = outgoing_of(self._found, wanted.outlet, shape, self._kind)
 
     def load(self, lengths: Lengths, potentials: npt.NDArray[np.float64] | None = None) -> None:
-        """Copy the lengths to the device; ``potentials``, shape (n,), turn reduced lengths into distances."""
+        """Copy the lengths to the device.  If they are reduced, ``potentials``, shape (n,), restore the distances."""
         self._opened.result()
         self._potentials = None if potentials is None else self._cupy.asarray(potentials.astype(np.float64))
         self._upload(self._parts, lengths)
@@ -158,12 +158,12 @@ class DeviceSweep:
                 self._launch("settle", (len(rows),), out, np.int64(self._n), n, limit)
 
     def finish(self) -> RowFacts:
-        """Wait for the sweep that ``begin`` queued; returns the facts of its rows."""
+        """Wait for the sweep that ``begin`` queued; return facts of the swept rows."""
         with self._stream:
             return self._reader.facts(self._out[self._buffer], self._there)
 
     def histogram(self, width: float, counts: Integers) -> int:
-        """Count distances of the rows swept last; arguments and result are those of ``engine.model.rows.Count``."""
+        """Add the distances of the rows swept last to a histogram (see ``RowFactsReader.histogram``)."""
         with self._stream:
             return self._reader.histogram(self._out[self._buffer], self._there, width, counts)
 
@@ -172,7 +172,7 @@ class DeviceSweep:
         return self._out[self._buffer][: len(self._rows)], self._rows.start, self._buffer
 
     def send(self, leaving: tuple[Any, int, int]) -> None:
-        """Queue the copy of rows to the sink, while the next ones are swept."""
+        """Queue the copy of rows to the sink; the copy overlaps with the sweep of the next rows."""
         rows, first, buffer = leaving
         self._left[buffer] = self._outgoing.send(rows, first)
 
@@ -239,8 +239,8 @@ class DeviceSweep:
         ]
 
     def _products(self) -> None:
-        """Sweep from the last part to the first: the first sweep loads the kernels, the second one records its
-        launches, and later ones replay them.
+        """Queue the products of a sweep, from the last part to the first.  The first sweep loads the kernels, the
+        second sweep records its launches, and later sweeps replay the recorded launches.
         """
         self._swept += 1
         if self._graph is None and self._swept == 2:

@@ -22,13 +22,13 @@ _SPACE: Final = np.dtype(
     [*((name, "u8") for name in ("sigma", "coeff", "vertices", "ends", "over", "order", "starts")), ("arcs", "i8")],
     align=True,
 )
-#: Threads of a block.
+#: Threads per block of the counting kernel.
 _THREADS: Final = 128
-#: Blocks that a multiprocessor holds.
+#: Blocks of the counting kernel that run on a multiprocessor at the same time.
 _RESIDENT: Final = 8
 #: The largest number of rows that a matrix sends to :class:`Counting` at a time.
 _BAND: Final = 4096
-#: The threads of a block that adds up the sums of all blocks, and the largest number of such blocks.
+#: For the kernel that adds up the sums of all counting blocks: threads per block, and the largest number of blocks.
 _JOINING: Final = (256, 1024)
 
 
@@ -166,8 +166,8 @@ def counted_bytes(sink: object) -> int:
 
 
 def _described(form: np.dtype[Any], there: dict[str, Any], **numbers: int) -> npt.NDArray[Any]:
-    """Return a struct of ``passing.cu``: fields named in ``numbers`` hold these, all others the address of their array
-    in ``there``, or 0 if there is none.
+    """Return a struct of ``passing.cu``.  A field takes its value from ``numbers``; a field not named there takes the
+    address of the array of that name in ``there``, or 0 if there is no such array.
     """
     made = np.zeros((), form)
     for name in form.names or ():

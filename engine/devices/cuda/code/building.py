@@ -1,4 +1,5 @@
-"""Compiles kernels ahead, also for GPUs that this machine does not have; it needs NVRTC, but neither a GPU nor cupy.
+"""Compiles kernels ahead of time, also for GPUs that this machine does not have.  This needs NVRTC, but neither a GPU
+nor cupy.
 
     python -m engine.devices.cuda.code.building [--architecture sm_90 ... | --here] [--out FOLDER] [--threads N]
 
@@ -122,10 +123,10 @@ def build_kernels(
     modules: Sequence[Module] | None = None,
     threads: int | None = None,
 ) -> Iterator[Built]:
-    """Compile the modules that the archives lack, and yield the resulting content of each archive.
+    """Compile the modules that the archives lack, and yield a description of each archive after the build.
 
     Args:
-        out: folder of the archives; None for that of this installation.
+        out: folder of the archives; None for the folder that belongs to this installation.
         architectures: the architectures to build for.
         modules: the modules to build; None for all.  An archive that is written holds no other modules.
         threads: the number of compilations at a time; None for one per processor.

@@ -19,7 +19,7 @@ class Arithmetic:
         lanes: entries per word.
         word: bytes per word.
         tile: rows and columns (entries) of C that a thread block of relax computes.
-        shared: bytes of shared memory that such a thread block needs.
+        shared: bytes of shared memory that a thread block of relax needs.
     """
 
     name: str
@@ -74,8 +74,8 @@ KERNELS: Final = MappingProxyType(
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
         **{name: Kernel("tables.cu", name, 256) for name in ("merge", "multiply", "across", "descend", "present")},
-        # with many tiles, 8 rows per thread are fastest; with few tiles, 4 rows and twice the threads are ("wide"),
-        # because they shorten the latency
+        # 8 rows per thread are fastest if there are many tiles; if there are few, the "wide" variant with 4 rows per
+        # thread and twice the threads is faster, because each tile takes less time
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
         "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2", "BY_TILE=1")),
         "lone32": Kernel("single.cu", "lone", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
@@ -84,7 +84,7 @@ KERNELS: Final = MappingProxyType(
         "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
         "search_sweep": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP",)),
         "search_lists": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS",)),
-        # searches with labels of 16 bits, which fill a matrix of 32 bits
+        # searches that compute distances in 16 bits, and write them into a matrix of 32 bits
         "search_sweep_widened": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP", "WIDEN")),
         "search_lists_widened": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS", "WIDEN")),
         "hops": Kernel("hops.cu", "hops", 256),
@@ -150,9 +150,9 @@ def forms() -> tuple[tuple[str, Arithmetic], ...]:
 
 
 def _is_asked_for(name: str, arithmetic: Arithmetic) -> bool:
-    if name in ("tell", "hops_levels", "joined"):  # they do not compute with entries: one arithmetic suffices
+    if name in ("tell", "hops_levels", "joined"):  # these kernels compute with no entries: one arithmetic suffices
         return arithmetic.name == "Int32"
-    if name == "passing":  # lengths of paths are compared, which is exact for whole numbers alone
+    if name == "passing":  # it tests lengths of paths for equality, which is exact for whole numbers only
         return arithmetic.name in ("Int32", "Uint16")
     if name == "power16":
         return arithmetic.word == 4

@@ -23,7 +23,8 @@ from typing import Final
 
 from engine.devices.cuda.code.kernel_set import KERNELS, Arithmetic, forms, options, source
 
-#: Compute capabilities for which machine code is built ahead; a chip also runs the code of an earlier minor version.
+#: Compute capabilities for which machine code is built ahead of time.  A chip also runs code for an earlier minor
+#: version of the same major version.
 CAPABILITIES: Final = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0))
 #: The architecture of the PTX for all later chips; their driver turns it into machine code.
 PTX: Final = "compute_100"
@@ -43,7 +44,7 @@ class Module:
     """The result of one compilation, shared by kernels of one file that have the same options.
 
     Attributes:
-        name: the first of its kernels.
+        name: the first of these kernels, a key of ``KERNELS``.
         arithmetic: the arithmetic for which it is compiled.
     """
 
@@ -86,7 +87,7 @@ def find(module: Module, capability: tuple[int, int], place: Path | None = None)
     Args:
         module: the module to find.
         capability: compute capability of the chip.
-        place: folder of the archives; None for that of this installation.
+        place: folder of the archives; None for the folder that belongs to this installation.
 
     Returns:
         The architecture and the code; None if the module was not built ahead, or is damaged.

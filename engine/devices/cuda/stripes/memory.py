@@ -1,4 +1,4 @@
-"""The memory of a GPU for stripes and panels, and the kernels that work on them; for streamed solves and for workers.
+"""The memory of a GPU for stripes and panels, and products over them, in streamed solves and on workers.
 
 A panel is on the device during its round, and a resident stripe during the whole solve; any other stripe passes through
 a slot.
@@ -39,13 +39,13 @@ def _round_up(x: int, to: int) -> int:
 
 
 class Slot:
-    """A stripe in flight, or a product by a stripe that stays: its buffer, its packed columns, its stream and events.
+    """What one product needs: a buffer for the stripe, memory for packed columns, a stream and events.
 
     Args:
-        index: number of the slot; -1 for a stripe that stays.
+        index: number of the slot; -1 for a slot that serves only stripes already on the device.
         cupy: the module.
-        shape: rows and columns of the buffer; None for a stripe that stays, which lies elsewhere.
-        packed: rows and columns of the packed columns.
+        shape: rows and columns of the buffer; None for a slot without a buffer, for stripes already on the device.
+        packed: shape of the memory for packed columns.
         types: types of entries and of packed words.
     """
 
@@ -65,7 +65,8 @@ class StripeMemory:
 
     Args:
         device: index of the device.
-        memory: bytes of its memory that may be used; None for all.  ``tiling.device_bytes`` says what a layout needs.
+        memory: bytes of device memory that may be used; None for all.  ``tiling.device_bytes`` computes what a layout
+            needs.
         trace: records the times of all work; None for none.
     """
 
@@ -84,8 +85,8 @@ class StripeMemory:
         self.have, self.left, self.panels = {}, {}, []
         self._slots: list[Slot] = []
         self._resident: dict[int, Any] = {}
-        self._spare_stripes: list[Any] = []  # in passes, memory for stripes that will be held
-        self._queue: list[Slot] = []  # in passes, for products by stripes that are held
+        self._spare_stripes: list[Any] = []  # free buffers for stripes to hold; only in passes
+        self._queue: list[Slot] = []  # slots without a buffer, for products by held stripes; only in passes
         self._writes: deque[tuple[int, int]] = deque()
         self._writing: deque[tuple[Any, int, int, Array]] = deque()
         self._owed: dict[int, int] = {}
@@ -106,8 +107,8 @@ class StripeMemory:
 
         Args:
             job: the solve.
-            index: number of this device among those of the job.
-            resident: rounds whose stripes stay on this device.
+            index: number of this device among the devices of the job.
+            resident: rounds whose stripes (the rows of their pivot blocks) stay on this device.
 
         Raises:
             DoesNotFit: the memory does not suffice.
@@ -144,7 +145,8 @@ class StripeMemory:
         self._packed = allocate(cupy, (width, side), types[1])
         block = padded_side(width, job.kind.itemsize)
         self._block = allocate(cupy, (block, block), types[0])
-        # the columns to pack: in rounds a stripe's at the pivot block, in passes a panel's at the rows of a stripe
+        # the shape of the columns that are packed: in rounds, the columns of a stripe at the pivot block; in passes,
+        # the columns of a panel that correspond to the rows of a stripe
         deep, wide = (height, width) if tiling.passes else (width, height)
         shape, packed = (height, self._across), (deep, _round_up(wide, _TILE))
         for slot in range(tiling.slots):
@@ -164,10 +166,10 @@ class StripeMemory:
         self._flag = self._pinned_flags(job.rounds)
 
     def _holdable(self, size: int) -> int:
-        """Return how many stripes of ``size`` bytes to hold in passes.
+        """Return the number of stripes of ``size`` bytes to hold in passes.
 
-        They are fewer than planned where another program has memory of this device: a plan knows only what is free on
-        the first one.
+        It is less than planned if another program uses memory of this device: the plan knows only the free memory of
+        the first device.
         """
         wanted = min(self._job.tiling.resident, self._job.tiling.stripes(self._job.n))
         if not wanted:
@@ -182,8 +184,8 @@ class StripeMemory:
         return flags
 
     def _reach(self, job: StripeJob) -> None:
-        """Let this device read and write the memory of the others, where the hardware allows it; not in passes, whose
-        devices exchange panels through the host.
+        """Let this device read and write the memory of the other devices, where the hardware allows it.  In passes do
+        nothing, because devices then exchange panels through the host.
         """
         if job.tiling.passes:
             return
@@ -212,7 +214,7 @@ class StripeMemory:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Context manager: makes the device current and translates its errors into those of ``storage.errors``."""
+        """Context manager: makes the device current, and translates its errors to exceptions of ``storage.errors``."""
         with translated(self._cupy), self._cupy.cuda.Device(self.device):
             yield
 
@@ -224,9 +226,9 @@ class StripeMemory:
         return self.panels[k % len(self.panels)][: stop - start]
 
     def _close(self, k: int, panel: Any) -> None:
-        """Close a copy of the pivot block C, then set P <- C (x) P over a copy of P.
+        """Close a copy C of the pivot block of panel P, then set P <- C (x) P, reading from a copy of P.
 
-        This also writes the closed C into P, because C (x) C = C.
+        This also writes the closed block into P, because C (x) C = C.
         """
         job, (start, stop), launcher = self._job, self._job.pivot(k), self._launcher
         width, depth = stop - start, _round_up(stop - start, _STEP)
@@ -264,11 +266,11 @@ class StripeMemory:
                     raise below_zero(k)
 
     def _relax(self, k: int, rows: Any, packed: Any, left: int, top: int = 0) -> None:
-        """Queue rows <- min(rows, A (x) P) on the current stream, from column ``left`` on; ``top`` is their first
-        matrix row.
+        """Queue rows <- min(rows, A (x) P) on the current stream.  P is panel ``k``, and A are the pivot columns of
+        ``rows``, copied in packed form to ``packed``.
 
-        A are the pivot columns of the rows, ``packed``.  In undirected graphs, columns before ``left`` are not
-        computed, and A is taken from P.
+        ``top`` is the matrix row at which ``rows`` begin.  Columns before ``left`` are not computed; if ``left`` is
+        positive, the graph is undirected, and A is taken from P by symmetry.
         """
         job, (start, stop), panel = self._job, self._job.pivot(k), self.panels[k % len(self.panels)]
         depth, tall = _round_up(stop - start, _STEP), len(rows)
@@ -283,12 +285,12 @@ class StripeMemory:
             self._settle(rows)
 
     def _lower(self, target: Any, span: tuple[int, int], source: Any, packed: Any) -> None:
-        """Queue C <- min(C, A (x) B) on the current stream; A are the columns ``span`` of C.
+        """Queue C <- min(C, A (x) B) on the current stream, where A are the columns ``span`` of C.
 
         Args:
             target: C, rows of the matrix.
-            span: the first of the columns A, and the column after the last; they are the rows of B.
-            source: B, at least as many rows of the matrix, more only at its end.
+            span: the first and the last column of A, the last exclusive; B has the matrix rows of the same numbers.
+            source: B; it may have further rows after those of ``span``.
             packed: memory for a packed copy of A.
         """
         start, stop = span
@@ -322,7 +324,9 @@ class StripeMemory:
             self._trace.end(mark, stream)
 
     def _copy(self, target: Any, source: Any, left: int, stream: Any) -> None:
-        """Queue a copy of columns ``left`` to n to or from the host: runs of bytes if the rows are contiguous."""
+        """Queue a copy of columns ``left`` to n of some rows to or from the host.  Whole contiguous rows are copied as
+        runs of bytes.
+        """
         runtime, size, n = self._cupy.cuda.runtime, self._job.kind.itemsize, self._job.n
         outward = isinstance(target, np.ndarray)
         to, begin = (x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr for x in (target, source))

@@ -1,12 +1,13 @@
-"""Passes on a GPU: the device has two or three panels, and the stripes that relax them pass through slots or are held.
+"""Passes on a GPU: the device has buffers for two or three panels.  The stripes that relax a panel pass through slots,
+or are held on the device.
 
-While one panel is relaxed, the panel before it is copied to the host; the rows of that panel, still on the device,
-relax the present panel last.  The next panel is loaded into a third buffer; with two buffers it is loaded once the
-panel before is no longer needed.  The products of alternate panels have two streams, so the products of the next panel
-keep the device busy while a panel is closed on a stream of high priority.  Loads and stores have a stream each.
+While the present panel is relaxed, the previous panel is copied to the host.  The rows of the previous panel are still
+on the device, and relax the present panel last.  The next panel is loaded into a third buffer; with two buffers, it is
+loaded once the previous panel is no longer needed.  Consecutive panels have their products on two streams in turn, so
+the products of the next panel keep the device busy while a panel is closed on a stream of high priority.  Loads have a
+stream of their own, and so have stores.
 
-Several devices that share a matrix do not communicate: each loads from the host the panels that other devices have
-copied there.
+Several devices that share a matrix do not communicate: each loads the panels of the other devices from the host.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ class CudaPanels(StripeMemory):
 
     def _clear(self) -> None:
         super()._clear()
-        self._count = -1  # number of the present panel, counted in the order in which panels are begun
-        self._ended: dict[int, Any] = {}  # by count: the event that marks a panel as relaxed and closed
-        self._stored: dict[int, Any] = {}  # by count: the event that marks a panel as copied to the host
+        self._count = -1  # number of the panel begun last, counted in the order in which panels are begun
+        self._ended: dict[int, Any] = {}  # by this number of a panel: the event that it is relaxed and closed
+        self._stored: dict[int, Any] = {}  # by this number of a panel: the event that it is copied to the host
         self._reading: deque[tuple[Any, int, Array]] = deque()
         self._lowering: deque[tuple[Any, int]] = deque()
         self._to_store: deque[tuple[int, int, int, Any, bool]] = deque()
         self._storing: deque[tuple[Any, int, int, Array]] = deque()
-        self._held: dict[int, tuple[Any, Any]] = {}  # by stripe: its rows, and the event of their arrival
+        self._held: dict[int, tuple[Any, Any]] = {}  # by number of a stripe: rows, event of their arrival
 
     def _allocate(self, job: StripeJob, resident: Sequence[int]) -> None:
         super()._allocate(job, resident)
@@ -58,7 +59,7 @@ class CudaPanels(StripeMemory):
 
         Args:
             k: the panel.
-            take: returns the rows of a stripe of the tier.
+            take: returns the rows of a stripe, given by number, from the tier (host memory or the store).
         """
         self._count += 1
         old = self._count - len(self.panels)
@@ -74,14 +75,14 @@ class CudaPanels(StripeMemory):
         self._lane().wait_event(self._event(self._load))
 
     def lower(self, k: int, stripe: int, rows: Array | None, *, hold: bool = False) -> None:
-        """Wait for the next slot; queue the loading of a stripe, into this slot or where it is held, and the product
-        that relaxes panel ``k`` by it.
+        """Wait for the next slot.  Queue the loading of a stripe, into the slot or into memory for held stripes, and
+        the product that relaxes panel ``k`` by the stripe.
 
         Args:
             k: the panel.
-            stripe: the stripe.
-            rows: its rows, shape (rows of the stripe, n); None if the stripe is held, or is one of the panel given
-                last.
+            stripe: number of the stripe.
+            rows: rows of the stripe, shape (rows of the stripe, n); None if the stripe is held, or belongs to the panel
+                of the last :meth:`give`.
             hold: whether to hold the stripe from now on.
         """
         job, (top, bottom), lane, panel = self._job, self._job.rows(stripe), self._lane(), self._rows_of(k)
@@ -109,8 +110,8 @@ class CudaPanels(StripeMemory):
         self._lowering.append((self._event(lane), (bottom - top) * len(panel) * job.n))
 
     def forget(self) -> None:
-        """Hold no stripe any more; stripes are loaded into their memory only after all products queued so far, which
-        read it.
+        """Release all held stripes.  New stripes are loaded into the memory of the released ones only after all
+        products queued so far.
         """
         self._after(self._load, *(self._event(lane) for lane in self._low))
         self._spare_stripes.extend(rows for rows, _ in self._held.values())
@@ -129,7 +130,7 @@ class CudaPanels(StripeMemory):
         self._lowering.append((closed, len(panel) ** 2 * self._job.n))
 
     def give(self, k: int, level: int) -> None:
-        """Queue the copies of panel ``k`` to the tier."""
+        """Queue the copies of panel ``k``, whose stripes have reached ``level``, to the tier."""
         job, lane, panel, start = self._job, self._lane(), self._rows_of(k), self._job.pivot(k)[0]
         if level == FINISHED and self._signed:
             with lane:
@@ -144,7 +145,7 @@ class CudaPanels(StripeMemory):
     # ---- finished work ----------------------------------------------------------------------------------------------
 
     def drain(self, *, wait: bool) -> None:
-        """Report the stripes that are back in the tier; with ``wait``, first wait for all of them."""
+        """Report the stripes that were copied back to the tier; if ``wait`` is set, wait for all copies first."""
         while self._store_some(wait=wait) and wait:
             pass
         self._put_back(0 if wait else len(self._reading))
@@ -155,11 +156,10 @@ class CudaPanels(StripeMemory):
         self._look_at_flags(wait=wait)
 
     def _store_some(self, *, wait: bool) -> bool:
-        """Queue copies of panels that :meth:`give` was called for, as many as the tier accepts, and report the copies
-        that have arrived.
+        """Queue as many copies of given panels (see :meth:`give`) as the tier accepts, and report completed copies.
 
-        With ``wait``, wait until the next panel has ended, and for the copies that are queued.  Return whether copies
-        are still to be queued.
+        If ``wait`` is set, wait for the panel to copy next, and for all queued copies.  Return whether some copies are
+        not queued yet.
         """
         bounded = self._job.tier.window > 0
         while self._to_store and not (bounded and self._storing):
@@ -188,7 +188,7 @@ class CudaPanels(StripeMemory):
     # ---- pieces -----------------------------------------------------------------------------------------------------
 
     def _rows_of(self, k: int) -> Any:
-        """Return the rows of the present panel, padding columns included; ``k``, its number, gives its height."""
+        """Return the rows of panel ``k``, which must be the panel begun last; padding columns are included."""
         start, stop = self._job.pivot(k)
         return self.panels[self._count % len(self.panels)][: stop - start]
 
@@ -204,9 +204,7 @@ class CudaPanels(StripeMemory):
         return self._low[self._count % 2]
 
     def _bring_in(self, target: Any, k: int, stripe: int, rows: Array, lane: int) -> None:
-        """Queue the loading of a stripe; if the tier has few buffers, hold at most two stripes that are still being
-        read.
-        """
+        """Queue the loading of a stripe.  If the tier has few buffers, wait until at most one load is outstanding."""
         mark = self._begin("load", self._load, k, stripe, lane)
         self._copy(target, rows, 0, self._load)
         self._end(mark, self._load)
@@ -214,9 +212,7 @@ class CudaPanels(StripeMemory):
         self._put_back(1 if self._job.tier.window > 0 else len(self._reading))
 
     def _put_back(self, most: int) -> None:
-        """Give the rows of stripes that have been read back to the tier; wait until at most ``most`` stripes are being
-        read.
-        """
+        """Return the host rows of loaded stripes to the tier; wait until at most ``most`` loads are outstanding."""
         while self._reading and (len(self._reading) > most or self._reading[0][0].done):
             event, stripe, rows = self._reading.popleft()
             event.synchronize()

@@ -1,9 +1,10 @@
-"""Streaming on a GPU: panels are on the device during their round, resident stripes always; other stripes pass through
-slots.
+"""Streaming on a GPU: a panel is on the device during its round, and a resident stripe during the whole solve; other
+stripes pass through slots.
 
 Each slot has its buffer, its packed columns, its events and its own stream for the kernels, so that the last thread
-blocks of one stripe overlap the first ones of the next.  Loads have one stream and stores another, so that both
-directions of the bus and the kernels work at once.  Panels are closed on a stream of high priority.
+blocks of one stripe overlap the first thread blocks of the next.  All loads have one stream, and all stores have
+another stream, so that both directions of the bus and the kernels work at once.  Panels are closed on a stream of high
+priority.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LOOK: Final = 0.0005
 
 
 def found_devices() -> int:
-    """Return how many GPUs share a streamed solve: as many as ``alike`` counts, from the first one on."""
+    """Return the number of GPUs that share a streamed solve: the first GPU and those after it that are ``alike``."""
     found = modules()
     return alike(found.cupy.cuda.runtime, found.device)
 
@@ -45,12 +46,12 @@ class CudaStreamer(StripeMemory):
         self._bring.synchronize()
 
     def seed(self, k: int, stripe: int, rows: Array) -> None:
-        """Transpose the columns of pivot block ``k`` into its panel.
+        """Copy the columns of a stripe at pivot block ``k``, transposed, into panel ``k``.
 
         Args:
             k: a round.
-            stripe: a stripe above that pivot block.
-            rows: its rows, shape (rows, n).
+            stripe: number of a stripe above the pivot block.
+            rows: rows of the stripe, shape (rows, n).
         """
         (start, stop), (top, bottom) = self._job.pivot(k), self._job.rows(stripe)
         with self.guard():
@@ -157,12 +158,12 @@ class CudaStreamer(StripeMemory):
     # ---- stripes ----------------------------------------------------------------------------------------------------
 
     def relax(self, k: int, stripe: int, rows: Array) -> None:
-        """Queue load, relax and store of a stripe in the next slot, after waiting for that slot.
+        """Wait for the next slot, then queue loading, relaxing and storing of a stripe in this slot.
 
         Args:
             k: the round.
-            stripe: the stripe to relax.
-            rows: its rows in the tier, shape (rows, n), changed in place.
+            stripe: number of the stripe.
+            rows: rows of the stripe in the tier, shape (rows, n), changed in place.
         """
         job, (top, bottom) = self._job, self._job.rows(stripe)
         left = job.tiling.left(stripe)
@@ -201,7 +202,9 @@ class CudaStreamer(StripeMemory):
         self._launcher.pack([Copy(rows[:, start:stop], to, transposed=True)])
 
     def reside(self, k: int, *, out: bool) -> None:
-        """Relax the resident stripes by groups, alternately on two streams; with ``out`` copy them to the tier."""
+        """Relax the resident stripes by panel ``k``, group by group, alternately on two streams.  If ``out`` is set,
+        copy them to the tier.
+        """
         job = self._job
         for count, (own, rows) in enumerate(self._resident.items()):
             start = job.pivot(own)[0]
@@ -239,8 +242,8 @@ class CudaStreamer(StripeMemory):
     # ---- finished work ----------------------------------------------------------------------------------------------
 
     def leave(self, k: int) -> None:
-        """End the queueing of round ``k``: record an event on every stream, then wait for the events of the round
-        before.
+        """End the queueing of round ``k``: record an event on every stream, then wait for the events of round
+        ``k`` - 1.
 
         At most two rounds are queued at any time.
         """
@@ -260,7 +263,7 @@ class CudaStreamer(StripeMemory):
                 del table[old]
 
     def drain(self, *, wait: bool) -> None:
-        """Report the stripes that are back in the tier; with ``wait``, first wait for all of them."""
+        """Report the stripes that were copied back to the tier; if ``wait`` is set, wait for all copies first."""
         for step in range(len(self._slots)):
             self._reclaim(self._slots[(self._next_slot + step) % len(self._slots)], wait=wait)
         self._pump()
@@ -293,9 +296,7 @@ class CudaStreamer(StripeMemory):
         self._job.advance(self._updates(k, stripe))
 
     def _pump(self) -> None:
-        """Queue writes of the stripes of closed panels, as many as the tier accepts, and report those that have
-        arrived.
-        """
+        """Queue as many writes of stripes of closed panels as the tier accepts, and report the completed writes."""
         self._tell(wait=False)
         job = self._job
         bounded = job.tier.window > 0
@@ -309,7 +310,7 @@ class CudaStreamer(StripeMemory):
             self._writing.append((self._event(self._put), k, stripe, target))
 
     def _finish_writes(self, k: int) -> None:
-        """Write panels up to that of round ``k``; at the end of the solve, also wait until they have arrived."""
+        """Write the panels up to panel ``k``; at the end of the solve, also wait until they are written."""
         while self._writes and self._writes[0][0] <= k:
             self.have[self._writes[0][0]].synchronize()
             self._tell(wait=True)

@@ -11,10 +11,10 @@ class Interval:
     """One piece of work on a stream.
 
     Attributes:
-        kind: load, relax, store, reside, close, panel or write.
+        kind: load, relax, store, reside, close, panel, write or lower.
         device: index of the device.
-        k: the round.
-        stripe: the stripe, or the round whose panel a resident stripe becomes; -1 for none.
+        k: the round; in passes, the panel.
+        stripe: number of the stripe; for ``reside``, the pivot block of the group of resident stripes; -1 for none.
         lane: the slot, or a negative number for other streams.
         begin, end: seconds from the start of the trace.
     """
@@ -53,8 +53,8 @@ class Trace:
 
         Args:
             stream: the stream of the work, which begins when everything queued there before is done.
-            kind: as in :class:`Interval`.
-            where: device, round, stripe and lane, as in :class:`Interval`.
+            kind: the kind of work (see :class:`Interval`).
+            where: device, round, stripe and lane (see :class:`Interval`).
 
         Returns:
             The mark for :meth:`end`; None if ``most`` intervals are kept already.

@@ -1,8 +1,8 @@
 """The GPU of one of many workers: stripes stay on the device; panels are copied from and to page-locked host memory.
 
 It has the operations of :class:`engine.distributed.dense.stripe_device.WorkerDevice`.  A stripe here is as high as a
-pivot block is wide. Calls that queue products, panels and closings do not wait for them: events order the copies of
-panels and the overlapping rounds.
+pivot block is wide.  Calls that queue products, copies of panels and closings do not wait for them: events put them in
+order, also across overlapping rounds.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class CudaWorkerDevice(StripeMemory):
     """The device of a worker, which holds its stripes and some panels.
 
     Args:
-        job: the solve, as streamers see it.
+        job: the solve; its tiling and devices are changed.
         device: index of the device.
-        memory: bytes of its memory that may be used; None for all.
+        memory: bytes of device memory that may be used; None for all.
         places: number of panels on the device: those that are closed early, the panel in use, and the previous one,
-            which another task may still use.  With fewer places, panels are copied to the device again.
+            which another task may still use.  With fewer places, some panels are copied to the device repeatedly.
         threads: threads that touch host memory.
     """
 
@@ -43,8 +43,8 @@ class CudaWorkerDevice(StripeMemory):
         job.tiling = replace(job.tiling, height=GRAIN, slots=1, resident=0)
         job.devices = [cast(Streamer, self)]  # ``open`` counts these to limit the memory; no round calls them
         self.open(job, 0, [])
-        # for each place: the round of its panel, the events that must have occurred before it is overwritten, and the
-        # event at which its panel is complete
+        # _panel_at, _readers and _ready hold for each place: the round of its panel, the events that must occur before
+        # the panel is overwritten, and the event that the panel is complete
         self._panel_at = [-1] * places
         self._readers: list[dict[int, Any]] = [{} for _ in range(places)]
         self._ready: list[Any] = [None] * places
@@ -81,7 +81,7 @@ class CudaWorkerDevice(StripeMemory):
         value.
 
         Args:
-            stripe: its number.
+            stripe: number of the stripe.
             first: the row of the stripe to begin at.
             out: shape (rows, n).
         """
@@ -92,7 +92,9 @@ class CudaWorkerDevice(StripeMemory):
             stream.synchronize()
 
     def use(self, k: int, panel: Array) -> None:
-        """Queue the copy of panel ``k`` to the device, unless it is there; later products wait for it."""
+        """Queue the copy of panel ``k`` to the device, unless the panel is on the device; later products wait for the
+        copy.
+        """
         place = k % len(self._panel_at)
         if self._panel_at[place] == k:
             return
@@ -106,13 +108,13 @@ class CudaWorkerDevice(StripeMemory):
             self._sources.append((self._ready[place], panel))
 
     def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:
-        """Queue the product that relaxes a stripe: stripes of even and of odd number have a stream each; urgent
-        products have the stream of high priority.
+        """Queue the product that relaxes a stripe by panel ``k``.  There is one stream for stripes of even number, one
+        for stripes of odd number, and one of high priority for urgent products.
 
         Args:
-            k: the round, whose panel is in use.
-            stripe: the stripe to relax.
-            urgent: whether it runs before products that were queued earlier.
+            k: the round, for whose panel :meth:`use` was called.
+            stripe: number of the stripe to relax.
+            urgent: whether the product runs before products that were queued earlier.
         """
         place, lane = k % len(self._panel_at), stripe % 2
         stream, packed = (self._high, self._packed) if urgent else (self._low[lane], self._packs[lane])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from engine.devices.cuda.pinned import host_matrix
 
-#: Bytes of a buffer, and the number of bytes up to which the driver's own copy is faster.
+#: _BUFFER: bytes of a buffer.  _SMALL: up to this number of bytes, a plain copy by the driver is faster.
 _BUFFER: Final = 8 << 20
 _SMALL: Final = 1 << 20
 #: The largest number of threads; more threads would only wait for memory.

@@ -1,10 +1,10 @@
 """Computes the indices and the bytes of memory that a GPU needs to answer from the tables of a prepared graph.
 
-The last entries of the lines of two vertices concern the same parts, those above both (see
-``engine.algorithms.prepared.lines``).  The number of these entries is the least width among the parents of the parts
-numbered between those of the two vertices, because parts are numbered children first.  A table of such minima over runs
-of 1, 2, 4, ... parts (a sparse table; Bender and Farach-Colton, "The LCA problem revisited", 2000) gives this number
-with two reads, however deep the tree is.
+The *line* of a vertex is its row in the table of its part (see ``engine.algorithms.prepared.lines``).  The last entries
+of the lines of two vertices concern the same parts: those that lie above both vertices.  The number of these entries is
+the least width among the parents of the parts that are numbered between the parts of the two vertices, because parts
+are numbered children first.  A table of such minima over runs of 1, 2, 4, ... parts (a sparse table; Bender and
+Farach-Colton, "The LCA problem revisited", 2000) gives this number with two reads, however deep the tree is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from storage.errors import DoesNotFit
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: A line as the kernels take it: its end, the part of its vertex, and its row or column in a block of distances.
+#: How kernels take a line, the row of a vertex in a table: the index where the line ends in the table, the part of the
+#: vertex, and the row or column of the vertex in a block of distances.
 LINE: Final = np.dtype([("end", "i8"), ("part", "i4"), ("place", "i4")], align=True)
 #: The largest number of rows that are swept at a time; a batch takes the memory of a multiple of ``ROW_STEP`` rows.
 BATCH: Final = 4096
@@ -42,7 +43,7 @@ class HostTables:
         parts: the parts.
         lows: for each part the first part below it; the part itself where there is none.
         forward: the forward table, flat.
-        backward: the backward table, flat; the same object where one table serves both ways.
+        backward: the backward table, flat; the same object as ``forward`` if one table serves both directions.
         rows: int64, the position of each source, shape (n,).
         columns: int64, the position of each target, shape (n,).
         kind: the working type.
@@ -79,7 +80,7 @@ class TableLayout:
         self.owner = parts.owner()
 
     def lines(self, positions: Indices) -> Array:
-        """Return the lines of the vertices at some positions, shape (len(positions),) of ``LINE``."""
+        """Return the lines of the vertices at ``positions``, as an array of type ``LINE``, shape (len(positions),)."""
         found, part = np.zeros(len(positions), LINE), self.owner[positions]
         found["part"] = part
         found["end"] = self.begins[part] + (positions - self.parts.starts[part] + 1) * self.widths[part]
@@ -87,8 +88,9 @@ class TableLayout:
 
     @cached_property
     def meets(self) -> npt.NDArray[np.int32]:
-        """The least widths among the parents of parts: row k over runs of 2^k parts, shape (rows, parts); 0 where a
-        part of the run has no parent.
+        """For runs of parts, the least width among the parents of these parts, shape (rows, parts).
+
+        Row k is for runs of 2^k parts.  An entry is 0 if a part of the run has no parent.
         """
         parents = self.parts.parents
         least = np.where(parents < 0, 0, self.widths[parents]).astype(np.int32)
@@ -114,8 +116,8 @@ class TableLayout:
         """Return the work of a sweep, cut into items of one part and at most ``COLUMNS`` of its columns.
 
         Returns:
-            The part and the first column of each item, shape (items, 2), sorted by ``levels``; and where the items of
-            each level begin, with the total at the end.
+            The part and the first column of each item, shape (items, 2), sorted by ``levels``; and the index of the
+            first item of each level, followed by the number of items.
         """
         high = COLUMNS_64 if self.itemsize == 8 else COLUMNS
         pieces = -(-self.sizes // high)
@@ -131,7 +133,7 @@ class TableLayout:
 
         Args:
             n: vertices of the graph.
-            tables: how many tables there are, 1 or 2.
+            tables: the number of tables: 1, or 2 if forward and backward tables differ.
         """
         entries = int(self.sizes @ self.widths) + self.lengths
         index = 40 * n + 4 * (self.meets.size + len(self.parts.borders) + len(self.owner)) + 64 * self.parts.count
@@ -143,7 +145,10 @@ class TableLayout:
         return (padded * len(self.owner) + rows * n) * self.itemsize + 16 * rows
 
     def batch(self, n: int, rows: int, memory: int) -> int:
-        """Return how many of ``rows`` rows are swept at a time in ``memory`` bytes; at least ``ROW_STEP``."""
+        """Return the number of rows to sweep at a time: what ``memory`` bytes allow, at least ``ROW_STEP``.
+
+        ``n`` is the number of vertices, and ``rows`` the number of rows to sweep in all.
+        """
         found = min(BATCH, -(-max(1, rows) // ROW_STEP) * ROW_STEP)
         while found > ROW_STEP and self.row_bytes(n, found) > memory:
             found = max(ROW_STEP, found // 2 // ROW_STEP * ROW_STEP)

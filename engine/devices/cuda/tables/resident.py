@@ -1,7 +1,8 @@
 """The tables of a prepared graph, resident in the memory of a GPU, and distances from them.
 
-The kernels are in ``engine/kernels/tables.cu``.  Pairs merge two lines, blocks multiply panels of lines, and rows are
-swept from the highest parts downwards, all parts of a level of the tree in one launch.
+The kernels are in ``engine/kernels/tables.cu``.  For a pair, two lines (rows of the tables) are merged; for a block,
+panels of lines are multiplied.  Whole rows are swept from the highest parts downwards: one launch sweeps all parts of
+one level of the tree.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from engine.model.rows import ReducingSink
 _POINTERS: Final = ("meets", "widths", "lows", "sizes", "starts", "ends", "borders", "begins")
 _TREE: Final = np.dtype([*((f, "u8") for f in _POINTERS), ("parts", "i4")], align=True)
 _THREADS: Final = 256
-#: The number of threads that merge a pair; the side of the tiles in which a block is computed; the side of the squares
-#: that ``present`` copies.
+#: _PAIR: threads that merge a pair.  _SIDE: side of the tiles in which a block is computed.  _SQUARE: side of the
+#: squares that the kernel ``present`` copies.
 _PAIR: Final = 16
 _SIDE: Final = 64
 _SQUARE: Final = 32
 #: Pairs that are sent to the device at a time.
 _PAIRS: Final = 1 << 24
-#: A block is computed in bands of rows: the largest number of bytes of a band, and of its rows, which the height of a
-#: grid limits.
+#: A block is computed in bands of rows.  _BAND_BYTES: largest number of bytes of a band.  _BAND_ROWS: largest number of
+#: rows of a band, which the height of a CUDA grid limits.
 _BAND_BYTES: Final = 1 << 30
 _BAND_ROWS: Final = 65_535 * _SIDE
 
@@ -136,7 +137,7 @@ class DeviceTables:
         """Yield batches of whole rows in device memory, which the next batch replaces.
 
         Args:
-            vertices, forward, others: as in :meth:`rows`.
+            vertices, forward, others: the rows and the entries that are wanted, as in :meth:`rows`.
             spare: bytes of device memory that are left free.
 
         Yields:
@@ -157,11 +158,11 @@ class DeviceTables:
             yield first, out[: len(some)]
 
     def reduce(self, vertices: Indices, sink: ReducingSink, told: Callable[[int], None], *, forward: bool) -> None:
-        """Sweep whole rows and give a sink what it needs of them; no row is copied to the host.
+        """Sweep whole rows, reduce them on the device, and give the results to a sink; no row is copied to the host.
 
         Args:
-            vertices, forward: as in :meth:`rows`.
-            sink: takes the results of rows 0, 1, ..., which are those of ``vertices``.
+            vertices, forward: the rows that are wanted, as in :meth:`rows`.
+            sink: takes the results; its row i is the row of ``vertices[i]``.
             told: called with the number of rows of each batch.
         """
         asked = sink.reduction
@@ -268,7 +269,7 @@ class DeviceTables:
         self._stream.synchronize()
 
     def _sweep(self, vertices: Indices, x: Any, out: Any, places: Any, *, forward: bool) -> None:
-        """Queue the sweep of some rows, and the copy of their entries at ``places``."""
+        """Queue the sweep of the rows of ``vertices`` into ``x``, and the copy of entries at ``places`` to ``out``."""
         way, count, ld = 0 if forward else 1, np.int32(len(vertices)), np.int64(x.shape[1])
         lines = upload(self._cupy, (self._row_lines if forward else self._column_lines)[vertices])
         own, lengths = self._tables[way], self._lengths[0 if self._one_way else way]
@@ -281,9 +282,7 @@ class DeviceTables:
         self._launch("present", grid, x, ld, places, np.int32(columns), out, np.int64(columns), count, self._limit)
 
     def _sorted(self, vertices: Indices, lines: Array) -> tuple[Any, Indices]:
-        """Return the lines of some rows or columns in device memory, sorted by part, and the order by which they are
-        sorted.
-        """
+        """Return the lines of some vertices in device memory, sorted by part, and the permutation that sorts them."""
         order = np.argsort(lines["part"][vertices], kind="stable")
         some = lines[vertices[order]]
         some["place"] = order

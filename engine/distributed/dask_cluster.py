@@ -24,9 +24,9 @@ log = logging.getLogger("apsp.engine")
 
 #: Seconds after which a connection without messages is closed; Dask refuses values below about ten.
 SILENCE: Final = "15s"
-#: Most seconds to wait for the scheduler, and for the ``WorkerInfo`` of the first worker.
+#: Time limit in seconds of the wait for the scheduler, and of the wait for the ``WorkerInfo`` of the first worker.
 REACH: Final = 30.0
-#: Seconds between two requests for the list of workers; an event of a worker causes one earlier.
+#: Seconds between two requests for the list of workers; if a worker joins or leaves, the next request comes at once.
 LOOK: Final = 2.0
 
 
@@ -52,7 +52,7 @@ class TaskEnded:
 
 @dataclass(frozen=True)
 class WorkerJoined:
-    """A worker that runs the same program has joined."""
+    """A worker that runs the same version of the program as the driver has joined."""
 
     worker: str
     info: WorkerInfo
@@ -115,7 +115,7 @@ class Cluster:
 
     @property
     def refused(self) -> dict[str, str]:
-        """The reason why a worker may not take part, by the addresses of such workers."""
+        """The workers that may not take part: for each address of a worker, the reason."""
         return dict(self._refused)
 
     def submit(
@@ -134,7 +134,7 @@ class Cluster:
             purpose: the driver's own note about the task, kept in the ticket.
             worker: the address of the worker.
             call: the function; it is sent by its name.
-            given: its arguments.
+            given: the arguments of the call.
             device: the resource, ``cpu`` or ``cuda``, of which the call occupies a share while it runs; None if the
                 call needs neither.
             share: the share of the resource, at most 1.

@@ -1,4 +1,4 @@
-"""The common part of all drivers: workers that join and leave, submitting tasks, and failures."""
+"""The common part of all drivers: it follows workers that join and leave, submits tasks, and handles failures."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from storage.errors import ApspError, SolveFailed, StorageFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: The solve fails if more than this number of workers for each present worker were lost since the last finished task.
+#: The solve fails if, since the last finished task, more workers were lost than this number times the present workers.
 LOSSES: Final = 4
-#: Seconds that a solve without workers waits for one.
+#: Seconds that a solve without workers waits for a worker.
 PATIENCE: Final = 120.0
 #: Seconds between two calls of the monitor.
 PAUSE: Final = 0.1

@@ -23,8 +23,8 @@ class StripeLocks:
     """
 
     def __init__(self) -> None:
-        # methods enter the lock itself, because an interrupt may end those of the condition with the lock held
-        # (decision 166)
+        # methods enter ``_lock`` and not ``_change``: an interrupt inside a condition's own methods for entering and
+        # leaving could leave the lock held (decision 166)
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._taken: set[int] = set()

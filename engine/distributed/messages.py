@@ -89,10 +89,11 @@ class StoredStripe:
     """The state of a stripe in the store.
 
     Attributes:
-        level: a round that all its entries have reached; -1 if it is not stored, so that it is made from the arcs.
+        level: a round that all entries of the stripe have reached; -1 if the stripe is not stored but must be made from
+            the arcs.
         marks: sizes and checksums of its tiles.
-        upper: whether the store has only entries on or right of the diagonal; those left of it are transposed from the
-            stripes above.
+        upper: whether the store has only entries on or right of the diagonal; entries left of the diagonal are
+            transposed from the stripes above.
     """
 
     level: int
@@ -109,12 +110,12 @@ class PreparedJob(WorkersJob):
         directed: whether there are tables in both directions.
         nonnegative: whether no arc is below zero.
         compact: whether only closed parts are wanted, and no tables.
-        parts: file in the exchange folder: starts, parents, ends and borders of the parts, and the cuts of the spans.
-        arcs: file in the exchange folder: tails, heads and weights of each span.
-        chunks: for each array of the result, by name, its number of entries and that of one of its chunks.
+        parts: a file in the exchange folder with starts, parents, ends and borders of the parts, and cuts of the spans.
+        arcs: a file in the exchange folder with tails, heads and weights of the arcs of each span.
+        chunks: by name of an array of the result: the number of entries of the array, and of one of its chunks.
         fill: the value that pads the last chunk of an array.
-        threads: number of processors that a worker uses; 0 for the number with which it was started.
-        kept: most bytes of arrays that a worker keeps for later tasks, after reading or computing them.
+        threads: number of processors that a worker uses; 0 for the number with which the worker was started.
+        kept: the largest number of bytes of arrays, read or computed, that a worker keeps for later tasks.
     """
 
     dtype: str
@@ -159,7 +160,7 @@ class ChunkFile:
         name: the name of the file.
         dtype: the type of its entries.
         entries: the number of its entries.
-        mark: the size and checksum of the file, as in a seal.
+        mark: the size and checksum of the file, as in the seal of a store.
         running: the checksums of the chunk's sections, little-endian uint32, in hexadecimal digits; empty if they are
             not known.
     """
@@ -201,8 +202,8 @@ class TaskRequest:
         panels: names of the files of closed panels that may be needed, by round.
         stored: where the store holds the stripes that the worker does not hold in memory, as far as the driver knows.
         release: stripes to write and drop.
-        rows: for a solve by rows, the first row of the result and the one after the last.
-        spans: when a graph is prepared, what is asked for each span of its parts.
+        rows: for a solve by rows, the first row of the result, and the row after the last.
+        spans: when a graph is prepared, one request for each span (run of parts) to work on.
     """
 
     stripes: tuple[int, ...] = ()
@@ -225,7 +226,7 @@ class TaskResult:
         seconds: the seconds that the updates took.
         files: the files of written tiles, by stripe.
         panel: the name of the panel's file, if a panel was written.
-        parts: facts of finished rows.
+        parts: facts of finished rows, for the driver's summary.
         spans: the results for each span.
     """
 

@@ -1,4 +1,4 @@
-"""Facts of whole rows, gathered by a worker for the driver's summary."""
+"""Gathers facts of whole rows (reach, sum, largest distance) on a worker, for the driver's summary."""
 
 from __future__ import annotations
 

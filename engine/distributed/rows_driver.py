@@ -20,11 +20,11 @@ from storage.errors import Cancelled
 
 #: Intended seconds of a batch.
 TASK: Final = 2.0
-#: Most batches that a worker has at a time, running or queued.
+#: The largest number of batches that a worker has at a time, running or queued.
 AHEAD: Final = 2
 #: A batch has at most 1 / (``SHARES`` x workers) of the rows that are not in a batch yet, so batches shrink.
 SHARES: Final = 3
-#: Most bytes of rows in a batch.
+#: The largest number of bytes of rows in a batch.
 MOST: Final = 2**30
 
 
@@ -44,9 +44,9 @@ class RowsDriver(Driver):
         workers: the workers that are present.
         job: the solve.
         journal: writes the records.
-        summary: gathers the facts of finished rows.
+        summary: gathers facts of finished rows, such as the largest distance.
         monitor: receives progress, and is asked whether to stop.
-        done: number of rows that are already in the store; for these, only facts are gathered.
+        done: number of rows that are already in the store; of these rows, only facts are gathered.
     """
 
     def __init__(  # noqa: PLR0917
@@ -78,7 +78,8 @@ class RowsDriver(Driver):
 
         Raises:
             Cancelled: the monitor asked to stop; the finished rows from row 0 on are committed.
-            SolveFailed, StorageFailed: as in :meth:`engine.distributed.dense.driver.DenseDriver.run`.
+            SolveFailed: the scheduler or all workers are lost; the last commit remains.
+            StorageFailed: a worker or the driver could not read or write.
         """
         self._monitor.begin("search", self._rows, "rows")
         try:
@@ -145,8 +146,8 @@ class RowsDriver(Driver):
             while self._prefix in self._finished:
                 self._prefix = self._finished.pop(self._prefix)
         self._monitor.advance(last - first)
-        # a rate grows at most fourfold, because that of one batch may not be typical: the first batch also prepares the
-        # graph
+        # a rate grows at most fourfold, because the rate of one batch may not be typical: the first batch of a worker
+        # also prepares the graph
         worker.rate = min(4 * worker.rate, (last - first) / max(result.seconds, 1e-3))
 
     def _commit(self) -> None:

@@ -59,7 +59,7 @@ class RowsWorker:
         return {"search": self.search, "observe": self.observe}[action](request)
 
     def search(self, request: TaskRequest) -> TaskResult:
-        """Search the rows ``request.rows`` of the result, write them, and return their facts."""
+        """Search the rows ``request.rows`` of the result, write them, and return facts of them for the summary."""
         with self._lock:
             began, (first, last) = time.monotonic(), request.rows
             monitor = StopMonitor(self._exchange_dir)
@@ -72,7 +72,7 @@ class RowsWorker:
             return TaskResult(seconds=time.monotonic() - began, files={first: tuple(sink.files)}, parts=(part,))
 
     def observe(self, request: TaskRequest) -> TaskResult:
-        """Return the facts of rows that are already in the store."""
+        """Return facts, for the summary, of rows that are already in the store."""
         with self._lock:
             began, (first, last) = time.monotonic(), request.rows
             n = self._prepare(StopMonitor(self._exchange_dir)).graph.n

@@ -1,4 +1,4 @@
-"""Solves over the workers of a Dask scheduler, and returns the summary of all rows."""
+"""Solves a graph with the workers of a Dask scheduler, and returns the summary of all rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.streaming.progress_record import take_up
 
 
 def run(context: StoredSolve) -> dict[str, object]:
-    """Carry out a plan with workers, who write into the working store; resume from the store's record.
+    """Carry out a plan with workers, which write into the working store; resume from the store's record.
 
     Args:
         context: the solve, whose options name the scheduler.

@@ -158,7 +158,7 @@ def _close_idle_later() -> None:
 
 
 def _look_later(seconds: float) -> None:
-    """Set the timer; the caller holds the lock."""
+    """Set the timer that closes idle sessions to ``seconds`` from now; the caller holds the lock."""
     timer = threading.Timer(seconds, _close_idle_later)
     timer.daemon = True
     timer.start()

@@ -25,8 +25,8 @@ SELF: Final = "this process"
 class ThisProcess:
     """An object with the methods of ``engine.distributed.dask_cluster.Cluster``, whose only worker is this process.
 
-    It is a context manager, which must be entered twice, as pools of threads are: it exits after the running task, and
-    drops the other tasks.
+    It is a context manager, which must be entered twice, like a :class:`ThreadPool`.  At the exit it waits for the
+    running task and drops the tasks that have not begun.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class ThisProcess:
             purpose: the driver's own note about the task, kept in the ticket.
             worker: the name of the worker.
             call: the function.
-            given: its arguments.
+            given: the arguments of the call.
             device, share, urgent: ignored, because calls run one after the other.
 
         Returns:
@@ -79,7 +79,7 @@ class ThisProcess:
                 event = self._events.get_nowait()
 
     def everywhere(self, call: Callable[..., Any], *given: Any) -> None:
-        """Keep ``call(*given)`` for the exit of the context manager, when the thread has ended."""
+        """Remember ``call(*given)``; it is made at the exit of the context manager, after the thread has ended."""
         self._last.append(partial(call, *given))
 
     def _do(self, ticket: Ticket, call: Callable[..., Any], given: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Starts the Dask workers of one node, one for each GPU or a given number on the processors, and restarts those that
+"""Starts the Dask workers of one node, one for each GPU or a given number on the processors, and restarts workers that
 end.
 
 Dask's own nanny is not used: it may lose a worker that is just restarting and never start it again, and it cannot

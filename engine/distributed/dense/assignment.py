@@ -15,7 +15,8 @@ import numpy.typing as npt
 from engine.distributed.dask_cluster import Ticket
 from engine.distributed.messages import WorkerInfo
 
-#: With each new task, which has weight 1, the weight of all earlier tasks in a worker's rate is multiplied by this.
+#: A worker's rate is a weighted mean over its tasks.  A new task has weight 1, and each new task multiplies the weights
+#: of all earlier tasks by this factor.
 KEPT: Final = 0.9
 
 

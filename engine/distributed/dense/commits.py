@@ -19,7 +19,7 @@ from engine.streaming.checkpoint import Journal
 from engine.streaming.progress_record import progress_of
 from storage.matrix.exchange import remove_panel
 
-#: Most share of the time that commits may take; the interval between two commits is made long enough for that.
+#: The largest share of the time that commits may take; the interval between two commits is made long enough for that.
 COST: Final = 0.05
 #: Predicted bytes per second of the first commit.
 SAVED: Final = 4e8
@@ -58,7 +58,7 @@ class StripeCommits:
         return (waited or self._crowded()) and closed < self._last and any(s.level > s.stored for s in self._stripes)
 
     def _crowded(self) -> bool:
-        """Return whether panels take so much disk space that a commit, which removes old ones, is needed."""
+        """Return whether panels take so much disk space that a commit, which removes old panels, is needed."""
         taken = len(self._panels) * self._panel_bytes
         return taken > self._bytes // 4 and taken > shutil.disk_usage(self._exchange_dir).free
 
@@ -78,7 +78,9 @@ class StripeCommits:
         return not self._unsaved and all(s.saving is None for s in self._stripes)
 
     def has_original_rows(self) -> bool:
-        """Return whether a reduced solve has finished rows, which are not reduced: no record allows both kinds."""
+        """Return whether the solve has both reduced rows and finished rows, which hold the original lengths: a record
+        cannot describe both kinds.
+        """
         return self._reduced and any(s.finished for s in self._stripes)
 
     def finish(self, closed: int) -> bool:

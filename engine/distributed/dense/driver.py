@@ -5,9 +5,9 @@ No task waits for a whole round.  A stripe may be relaxed by panel k as soon as 
 closed as soon as its stripe has been relaxed by panel k, so a worker relaxes that stripe first.  One worker holds
 adjacent stripes, and closes their panels one after the other while earlier panels are sent to the other workers.
 Stripes stay with their workers.  Panels are sent through the exchange folder, and remain there until all stripes in the
-store have been relaxed by them.  So if a worker is lost, another one reads its stripes from the store, or makes them
-from the arcs, and relaxes them by the panels of later rounds.  The other workers continue meanwhile until they need the
-panel of such a stripe.
+store have been relaxed by them.  So if a worker is lost, other workers read the lost stripes from the store, or make
+them from the arcs, and relax them by the panels of later rounds.  Meanwhile all workers continue with their own stripes
+until they need the panel of a lost stripe.
 
 Every entry is at all times the length of some walk and never rises, so a task may run twice, over old or new entries
 (see ``engine.model.tier``).
@@ -33,9 +33,9 @@ from engine.streaming.checkpoint import Journal
 from storage.errors import Cancelled
 from storage.matrix.exchange import TileFile
 
-#: Most seconds for the last commit after the monitor has asked to stop.
+#: Time limit in seconds for the last commit after the monitor has asked to stop.
 LAST: Final = 12.0
-#: Most bytes of stripes that one task writes; it writes at least one stripe.
+#: The largest number of bytes of stripes that one task writes; a task writes at least one stripe.
 PIECE: Final = 2**28
 
 
@@ -47,7 +47,7 @@ class DenseDriver(Driver):
         workers: the present workers.
         job: the description of the solve for the workers.
         journal: writes the records.
-        summary: gathers the facts of finished rows.
+        summary: gathers facts of finished rows, such as the largest distance.
         monitor: receives progress, and is asked whether to stop.
         stripes: all stripes, each with the last round that its copy in the store has reached.
     """
@@ -67,7 +67,8 @@ class DenseDriver(Driver):
         self._summary, self._pace = summary, job.pace
         self._tiling, self._n, self._last = job.tiling, job.n, job.tiling.rounds(job.n) - 1
         self._stripes, floor = stripes, min(stripe.level for stripe in stripes)
-        # the last panel in the exchange folder; the last one that a worker has closed; the one being closed; its worker
+        # _closed: the last panel in the exchange folder; _led: the last panel that a worker has closed; _leading: the
+        # panel that is being closed, or -1; _leader: the worker of the last task that closes a panel
         self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
         self._panels: dict[int, str] = {}
         self._workers: dict[str, AssignedWorker] = {}
@@ -174,15 +175,16 @@ class DenseDriver(Driver):
             now.sort(key=lambda i: panels_until(i, k, count))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
-        # a worker drops the stripes that it finishes, so a running commit must save them before
+        # a worker drops the stripes that it finishes, so a running commit must save them first
         if done and self._closed == self._last and not self._commits.running:
             return "finish", done[: self._piece()], self._last
         return None
 
     def _may_lead(self, name: str, k: int) -> bool:
-        """Return whether panel ``k`` may be closed now, which may be some rounds ahead (``early``), but not more.
+        """Return whether worker ``name`` may close panel ``k`` now, at most ``early`` rounds ahead of other stripes.
 
-        One panel is closed at a time, and only after the previous one was closed by the same worker or has arrived.
+        Panels are closed one at a time.  The previous panel must have been closed by the same worker, or must have
+        arrived in the exchange folder.
         """
         if self._leading >= 0 or (self._led > self._closed and self._leader != name):
             return False
@@ -191,7 +193,9 @@ class DenseDriver(Driver):
         return self._stripes[k].ticket is None and k <= min(floor, self._closed) + self._pace.early
 
     def _some(self, name: str, stripes: list[int], all_: int) -> list[int]:
-        """Return stripes for one task: enough for its intended time, but not all if a later task could take some."""
+        """Return the first of ``stripes`` for one task: as many as fill the intended time of a task, or ``all_``
+        divided by ``ahead`` if that is more; only one if some of ``stripes`` exceed the worker's capacity.
+        """
         seconds = self._updates(stripes[0]) / self._workers[name].rate
         most = max(-(-all_ // self._pace.ahead), int(self._pace.task / max(seconds, 1e-9)) + 1)
         return stripes[: 1 if self._streamed(name) & set(stripes) else most]
@@ -392,5 +396,5 @@ class DenseDriver(Driver):
         return stripe_entries(self._tiling, stripe, self._n) * min(self._tiling.width, self._n)
 
     def _piece(self) -> int:
-        """Return the most stripes that one task writes."""
+        """Return the largest number of stripes that one task writes."""
         return max(1, PIECE // (self._tiling.height * self._n * self._writer.dtype.itemsize))

@@ -28,7 +28,7 @@ class WorkerDevice(Protocol):
     """
 
     def hold(self, stripe: int, rows: Array) -> None:
-        """Hold a stripe, shape (its rows, n); the array must come from ``buffer``, and then belongs to the device."""
+        """Hold a stripe; ``rows``, shape (rows of the stripe, n), must come from ``buffer``.  The device keeps them."""
         ...
 
     def forget(self, stripe: int) -> None:
@@ -71,7 +71,7 @@ class WorkerDevice(Protocol):
         ...
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:
-        """Return a function that waits, in any thread, for all earlier calls that are urgent, or that are not.
+        """Return a function that waits, in any thread, for all earlier urgent calls, or else for all other calls.
 
         The function raises BelowZero or SolveFailed if one of these calls failed.
         """
@@ -152,7 +152,7 @@ class CpuWorkerDevice:
         """Copy stripe ``k`` to ``out``, close it there, and copy it back.
 
         Raises:
-            BelowZero: as in :meth:`relax_by`.
+            BelowZero: there is a negative cycle (see :meth:`relax_by`).
         """
         out[:] = self._stripes[k]
         span, safe = self._tiling.pivot(k, self._n), self._nonnegative
@@ -188,7 +188,7 @@ def _nothing(*_: object) -> None:
 
 
 def _streaming_run(job: DistributedJob, check: Callable[[], None]) -> StripeJob:
-    """Return the solve as a streamed run on one device without progress, from which device memory is allocated."""
+    """Describe the solve as a streamed solve on one device without progress: the GPU's memory is allocated for that."""
     tier = cast(Tier, _Shape(job.n, WORK_TYPES[job.plan.dtype].dtype))
     return StripeJob(job.tiling, tier, job.nonnegative, [], [], _nothing, _nothing, check)
 

@@ -1,9 +1,9 @@
 """A worker's side of a solve in rounds: the stripes that it holds, the panels in its cache, and its tasks.
 
-Every task brings stripes to a round.  If the worker does not hold a stripe, it reads it from the store or makes it from
-the arcs.  A task may run twice, on this worker or on another one, over old or new entries, with the same result; the
-files that it writes count only after the driver has adopted them.  Tasks on different stripes may run at the same time;
-on a GPU their products are queued one after the other.
+Every task relaxes stripes up to a given round.  If the worker does not hold a stripe, it reads the stripe from the
+store or makes it from the arcs.  A task may run twice, on this worker or on another worker, over old or new entries,
+with the same result; the files that the task writes count only after the driver has adopted them.  Tasks on different
+stripes may run at the same time; on a GPU their products are queued one after the other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storage.matrix.shared import GuestMatrix
 
 #: Least and most threads that read and write files: a disk is fastest with several requests in flight.
 IO_THREADS: Final = (4, 8)
-#: Most seconds to wait for the end of running tasks when the session is closed.
+#: Time limit in seconds of the wait for running tasks when the session is closed.
 PATIENCE: Final = 20.0
 #: Seconds between two checks whether to stop.
 LOOK: Final = 0.2
@@ -60,7 +60,7 @@ class DenseWorker:
         self._exchange_dir = Path(job.exchange_dir)
         self._grid = TileGrid(job.shape, job.tile)
         self.matrix = self._guest()
-        # the first lock is for calls of the device's methods from `use` to `mark`, the second for loading shared data
+        # _lock is for calls of the device's methods from `use` to `mark`, _reading for loading shared data
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._hands = min(max(IO_THREADS[0], threads // 2), IO_THREADS[1])
         self._pool = ThreadPoolExecutor(self._hands, "apsp-guest")
@@ -89,7 +89,7 @@ class DenseWorker:
     # ---- tasks ------------------------------------------------------------------------------------------------------
 
     def relax(self, request: TaskRequest) -> TaskResult:
-        """Bring stripes to round ``request.level``; write and drop those in ``request.release``."""
+        """Relax stripes up to round ``request.level``; write and drop the stripes in ``request.release``."""
         with self._locks.hold(request.stripes):
             began = time.monotonic()
             missing = self._bring(request)
@@ -154,7 +154,7 @@ class DenseWorker:
         return TaskResult(levels, tuple(s for s in request.stripes if s not in levels), files=files)
 
     def finish(self, request: TaskRequest) -> TaskResult:
-        """Write finished rows, return their facts, and drop the stripes."""
+        """Write the finished rows of stripes, return facts of these rows for the summary, and drop the stripes."""
         with self._locks.hold(request.stripes):
             began = time.monotonic()
             missing = self._bring(request)
@@ -253,7 +253,9 @@ class DenseWorker:
         return GuestMatrix(Path(job.store), self._exchange_dir, self._grid, job.plan.dtype, job.compression)
 
     def _put_together(self, first: int, last: int, rows: Array) -> None:
-        """Fill the columns left of the diagonal with transposed entries of the stripes above."""
+        """Fill ``rows``, rows ``first`` to ``last`` of the matrix, left of the diagonal with transposed entries of the
+        stripes above.
+        """
         band, width = self._grid.tile
         others = self._guest()  # this call needs its own table of tiles, because other tasks may change the shared one
 
@@ -348,7 +350,7 @@ class DenseWorker:
         ]
 
     def _finish(self, stripe: int) -> tuple[PartialSummary, tuple[TileFile, ...]]:
-        """Turn the reduced lengths of a stripe into distances, gather the facts of its rows, and write them."""
+        """Turn the reduced lengths of a stripe into distances, gather facts of its rows, and write the rows."""
         first, last = self._tiling.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)
         summary = Summary(vertices, self.job.n, integral=self.job.integral)

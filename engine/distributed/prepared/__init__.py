@@ -1,1 +1,1 @@
-"""Preparing a graph with many workers: they eliminate spans of the tree of parts, and compute tables, in parallel."""
+"""Preparing a graph with many workers: they eliminate spans (runs of parts) and compute their tables in parallel."""

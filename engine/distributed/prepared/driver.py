@@ -1,8 +1,9 @@
 """The driver of a graph that is prepared by workers: it decides which worker computes which span, and when.
 
-A span is eliminated as soon as all spans below it are eliminated; its tables are computed as soon as all tables above
-it are.  Files of finished tasks are moved to the folder of the run's journal at once, and listed in its record from
-time to time.  A run that resumes does not repeat the tasks whose files are listed.
+A span is a run of parts.  It is eliminated as soon as all spans below it are eliminated; the tables of a span are
+computed as soon as all tables above the span are computed.  Files of finished tasks are moved to the folder of the
+run's journal at once, and listed in the journal's record from time to time.  A run that resumes does not repeat the
+tasks whose files are listed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from storage.prepared.writer import WrittenChunk
 
 log = logging.getLogger("apsp.engine")
 
-#: Most tasks that a worker has at a time, running or queued.
+#: The largest number of tasks that a worker has at a time, running or queued.
 AHEAD: Final = 2
 #: Small spans are combined into tasks of at most this number of updates.
 TASK_UPDATES: Final = 2**28
@@ -54,7 +55,7 @@ class SpanRecord:
 
     Args:
         kept: the journal.
-        spans: the spans.
+        spans: the spans: runs of parts that one task computes.
         of: fingerprint of the parts and of the type.
         new: entries that the next commit adds to the record.
 
@@ -88,7 +89,7 @@ class SpanRecord:
 
     @property
     def folder(self) -> Path:
-        """The folder that holds the files."""
+        """The folder that holds the files of results."""
         return self._kept.folder
 
     def add(self, exchange: Path, action: str, found: SpanResult) -> None:
@@ -127,7 +128,9 @@ class SpanRecord:
             self._new = []
 
     def pieces(self, name: str) -> Iterator[Array]:
-        """Yield the pieces of an array of the result from the files of all spans, in order, without whole chunks."""
+        """Yield, in order, the pieces of an array of the result that the files of spans hold: all that is not in a
+        file of a whole chunk.
+        """
         for s in range(self._spans.count):
             if name in ARRAYS:
                 yield read_arrays(self.folder, self.eliminated[s], [1 + ARRAYS.index(name)])[0]
@@ -238,7 +241,7 @@ class PreparedDriver(Driver):
     def _next(self, member: _Member) -> tuple[str, list[int]] | None:
         """Return the next action and spans for a worker; None if there are none.
 
-        Spans of the top come first, then spans that the worker itself has eliminated, then large ones.
+        Spans in the top of the tree come first, then spans that the worker itself has eliminated, then large spans.
         """
         for action in ("eliminate",) if self._job.compact else ("eliminate", "extend"):
             ready = self._ready(action)

@@ -1,4 +1,7 @@
-"""Cuts a graph into spans, for some workers or for this process alone, and predicts memory, disk and transfers."""
+"""Cuts the parts of a graph into spans, runs of parts that one task computes, and predicts memory, disk and transfers.
+
+The tasks run on some workers, or in this process alone.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ LEAST_UPDATES: Final = 2**29
 SHARES: Final = (0.25, 0.03, 0.0)
 #: Bytes that a worker takes before it reads any part of the graph: program, kernels, buffers.
 PROGRAM: Final = 256 << 20
-#: Most bytes of arrays that a worker keeps for later tasks, if it has this memory left.
+#: The largest number of bytes of arrays that a worker keeps for later tasks, if it has this memory left.
 KEPT: Final = 256 << 20
 #: Seconds that a task takes in addition to its updates: messages, files and their durability.
 TASK_SECONDS: Final = 0.02
@@ -56,10 +59,10 @@ class SpansFacts:
     Attributes:
         count: the number of spans.
         top: the number of spans in the top of the tree, which other spans need.
-        top_share: the share of these spans in all updates.
-        memory: most bytes of memory that a worker takes.
-        passed: bytes, in addition to the result, that tasks write for other tasks, plus the bytes that these read.
-        disk: most bytes of files that exist at the same time in addition to the result.
+        top_share: the share of all updates that the spans in the top make.
+        memory: the largest number of bytes of memory that a worker takes.
+        passed: bytes that tasks write for other tasks, the result not included, plus the bytes that those tasks read.
+        disk: the largest number of bytes of files that exist at the same time, the result not included.
     """
 
     count: int
@@ -74,13 +77,13 @@ def spans_for(parts: Parts, workers: Workers, arcs: int, form: SpansForm) -> tup
     """Cut parts into spans that suit some workers.
 
     Args:
-        parts: the parts.
-        workers: the workers.
+        parts: the parts of the graph.
+        workers: number, memory and rates of the workers.
         arcs: the number of arcs of the graph.
         form: which arrays are computed for each part.
 
     Returns:
-        The spans, and the facts about them; their memory is more than workers have if no spans fit.
+        The spans, and the facts about them.  If no spans fit, ``memory`` in the facts exceeds the memory of a worker.
     """
     updates, entries = updates_of(parts, form), _entries(parts, form)
     most = max(LEAST_UPDATES, int(updates.sum()) // (SPANS * workers.count))
@@ -146,7 +149,7 @@ def facts_of_spans(spans: Spans, arcs: int, form: SpansForm) -> SpansFacts:
     """Return the memory, the disk and the transfers that some spans take.
 
     Args:
-        spans: the spans.
+        spans: the spans into which the parts were cut.
         arcs: the number of arcs of the graph.
         form: which arrays are computed for each part.
     """
@@ -174,8 +177,8 @@ def workers_refusal(facts: SpansFacts, workers: Workers, *, alone: bool = False)
     """Return the error, with numbers, for spans that do not fit the memory of the workers; None if they fit.
 
     Args:
-        facts: the facts about the spans.
-        workers: the workers.
+        facts: memory, disk and transfers of the spans.
+        workers: number, memory and rates of the workers.
         alone: whether this process is the only worker.
     """
     if facts.memory <= workers.memory:
@@ -197,7 +200,7 @@ def workers_refusal(facts: SpansFacts, workers: Workers, *, alone: bool = False)
 
 
 def planned_spans(parts: Parts, setting: Setting, form: SpansForm) -> SpansFacts:
-    """Return the facts about the spans for the workers of a plan; without workers, for this process.
+    """Return the facts about the spans for the workers of a plan, or for this process if the plan has no workers.
 
     Args:
         parts: the parts of the graph.
@@ -209,11 +212,11 @@ def planned_spans(parts: Parts, setting: Setting, form: SpansForm) -> SpansFacts
 
 
 def by_workers(estimate: Candidate, parts: Parts, setting: Setting, form: SpansForm) -> Candidate | DoesNotFit:
-    """Return the estimate for all workers; or, if the spans do not fit them, the error that says why.
+    """Return the estimate for all workers; or, if the spans do not fit the workers' memory, the error that says so.
 
     Args:
         estimate: the estimate for one process.
-        parts, setting, form: as in :func:`planned_spans`.
+        parts, setting, form: the graph and the arrays to compute, as in :func:`planned_spans`.
     """
     workers, facts = setting.machine.workers, planned_spans(parts, setting, form)
     assert workers is not None  # callers have checked that there are workers
@@ -241,7 +244,7 @@ def in_files(estimate: Candidate, parts: Parts, setting: Setting, form: SpansFor
 
     Args:
         estimate: the estimate for one process that holds all tables in memory.
-        parts, setting, form: as in :func:`planned_spans`.
+        parts, setting, form: the graph and the arrays to compute, as in :func:`planned_spans`.
     """
     workers = on_this_machine(setting)
     _, facts = spans_for(parts, workers, setting.problem.arcs, form)
@@ -264,7 +267,7 @@ def files_reason(facts: SpansFacts) -> str:
     """Return a sentence that says why tables pass through files, and how many bytes.
 
     Args:
-        facts: the facts about the spans.
+        facts: memory, disk and transfers of the spans.
     """
     return (
         f"a graph is prepared by processors; all tables at once exceed the memory, so they pass through files in "
@@ -276,8 +279,8 @@ def workers_reason(facts: SpansFacts, workers: Workers) -> str:
     """Return a sentence that says which workers prepare a graph, and the memory and transfers that they need.
 
     Args:
-        facts: the facts about the spans.
-        workers: the workers.
+        facts: memory, disk and transfers of the spans.
+        workers: number, memory and rates of the workers.
     """
     many, threads = "s" if workers.count > 1 else "", "s" if workers.threads > 1 else ""
     return (

@@ -54,11 +54,11 @@ _CUTS: Final = "cuts"
 
 @dataclass(frozen=True)
 class SpansRun:
-    """A graph that is prepared in spans, and how.
+    """A graph to prepare in spans, and how to prepare it.
 
     Attributes:
         inner: the opened graph.
-        parts: its parts.
+        parts: the parts of the graph.
         plan: determines the type, the threads, and whether workers compute.
         options: the options, with the scheduler and the limit of memory.
         kept: the journal.
@@ -131,7 +131,7 @@ def prepare_in_spans(
 
 @contextmanager
 def _workers(asked: SpansRun) -> Iterator[tuple[Cluster | ThisProcess, dict[str, WorkerInfo]]]:
-    """Context manager: provide a cluster and its workers; without workers, this process as the only one."""
+    """Context manager: provide a cluster and its workers; if the plan has no workers, this process as the only one."""
     if asked.plan.workers:
         with Cluster(address_of(asked.options)) as cluster:
             yield cluster, gather(cluster, "cpu", asked.plan.workers)
@@ -188,8 +188,8 @@ def _spans(asked: SpansRun, workers: Workers) -> tuple[Spans, SpansFacts, list[d
 
 
 def _job(asked: SpansRun, spans: Spans, exchange: Path, writer: PreparedWriter, bounds: tuple[int, int]) -> PreparedJob:
-    """Write the files that all workers read into the exchange folder, and return the job; ``bounds`` are the bytes that
-    a worker keeps and its threads.  Raises StorageFailed."""
+    """Write the files that all workers read into the exchange folder, and return the job.  ``bounds`` are the bytes of
+    arrays that a worker may keep, and the number of its threads.  Raises StorageFailed."""
     parts, (kept, threads) = asked.parts, bounds
     tree: list[Array] = [parts.starts, parts.parents, parts.ends, parts.borders, spans.cuts]
     columns = [column for each in arcs_by_span(asked.inner.graph, spans) for column in each]

@@ -152,7 +152,9 @@ class PreparedWorker:
         return SpanResult(s, file, tuple(chunks), tuple(pieces))
 
     def _chunked(self, name: str, first: int, table: Array, chunks: list[ChunkFile]) -> Iterator[tuple[int, Array]]:
-        """Write the chunks that lie wholly in ``table``; yield the other pieces, each with its first entry's index."""
+        """Write the chunks that lie wholly in ``table``; yield all pieces of other chunks, each after the index of its
+        first entry.
+        """
         entries, chunk = self.job.chunks[name]
         last = first + len(table)
         low = -(-first // chunk) * chunk
@@ -235,7 +237,7 @@ class _GivenParts(PartRecorder):
         self._own, self._given, self._above = own, eliminated, above
 
     def begin(self, parts: Parts, flat: Array, eliminated: Eliminated) -> None:
-        """Fill the arrays with the known results; the arguments are those of the base class."""
+        """Fill the arrays with the known results; see :meth:`PartRecorder.begin` for the arguments."""
         self._parts, tables = parts, tables_of(parts, flat)
         blocks = [eliminated_blocks(tables, eliminated, i)[:3] for i in range(self._own.count)]
         scatter(self._given, blocks)

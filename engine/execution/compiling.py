@@ -88,7 +88,9 @@ def _in_processes(kernels: Sequence[ListedKernel]) -> float:
 
 
 def _abreast(kernels: Sequence[ListedKernel]) -> int:
-    """Return how many processes compile ``kernels`` for a solve; 1 if the solving process compiles what it calls."""
+    """Return the number of processes that compile ``kernels`` for a solve; 1 if the solving process compiles the
+    kernels that it calls.
+    """
     count, alone = min(len(kernels), _processes()), sum(listed.seconds for listed in kernels)
     pays = count > 1 and bool(sys.executable) and _in_processes(kernels) < WORTHWHILE * alone
     return count if pays else 1
@@ -181,7 +183,8 @@ def compile_for(kernels: Sequence[ListedKernel], clock: PhaseClock) -> None:
     Raises:
         Cancelled: the monitor asks to stop.
     """
-    count = _abreast(kernels) if len(kernels) > 1 else 1  # a survey takes as long as a plan: too long for one kernel
+    # ``_abreast`` surveys processors and memory, which takes as long as planning: too long for one kernel
+    count = _abreast(kernels) if len(kernels) > 1 else 1
     if count < 2:
         return
     clock.begin(COMPILING, len(kernels), "kernels")

@@ -22,7 +22,7 @@ from storage.errors import SolveFailed
 
 
 def run_dense(context: SolveContext) -> Summary:
-    """Close the whole matrix on the GPU, or square it; returns the summary of all rows."""
+    """Run Floyd-Warshall or repeated squaring on the whole matrix on the GPU; return the summary of all rows."""
     from engine.devices.cuda.matrix import device_matrix
     from engine.devices.cuda.outgoing import Outlet
 

@@ -30,9 +30,10 @@ FILE: Final = Path(__file__).with_name("kernels.jsonl")
 _FOUND: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
 #: Uses whose kernels were all compiled when this process looked.
 _COMPLETE: Final = set[str]()
-#: For each other use: the number of compilations when this process looked, the second of that, and what was missing.
+#: For each other use, what this process found when it last looked: the number of compilations so far, the time in
+#: seconds, and the kernels that were missing.
 _MISSING: Final = dict[str, tuple[int, float, list["ListedKernel"]]]()
-#: Seconds after which it looks again, because another process may have compiled them.
+#: Seconds after which a process looks again for missing kernels, because another process may have compiled them.
 LOOK_AGAIN: Final = 5.0
 
 
@@ -87,7 +88,7 @@ class ListedKernel:
 
         Raises:
             KeyError: there is no such kernel.
-            Others: the types do not suit the kernel.
+            Exception: an error of numba, because the types do not suit the kernel.
         """
         _kernel(self).dispatcher.compile(signature_of(self.types))
 
@@ -117,16 +118,17 @@ def missing(kernels: Iterable[ListedKernel]) -> list[ListedKernel]:
         try:
             if not listed.is_ready():
                 found.append(listed)
-        except (KeyError, ImportError):  # the list names a kernel that is no longer there
+        except (KeyError, ImportError):  # the list names a kernel that no longer exists
             continue
     return found
 
 
 def missing_for(use: str) -> list[ListedKernel]:
-    """Return the kernels of one use that are not compiled; after an empty answer, this process does not look again,
-    and after another one only once kernels were compiled, or after ``LOOK_AGAIN`` seconds.
+    """Return the kernels of one use that are not compiled.
 
-    Looking takes as long as planning, and kernels of a use that no solve has called yet may be missing for ever.
+    Looking takes as long as planning, and kernels of a use that no solve has called yet may be missing for ever.  So
+    the answer is cached: an empty answer for ever, any other answer for ``LOOK_AGAIN`` seconds, or until this process
+    compiles some kernel.
     """
     if use in _COMPLETE:
         return []
@@ -155,7 +157,7 @@ def types_text(types: Iterable[Any]) -> str:
     name.
 
     Args:
-        types: the types.
+        types: numba's types, one for each argument.
 
     Raises:
         ValueError: a type that no listed kernel has.

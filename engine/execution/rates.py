@@ -60,7 +60,7 @@ def with_rates(machine: Machine, kind: WorkType, plan: Plan, out: Path | None) -
     Args:
         machine: the machine as surveyed.
         kind: the working type.
-        plan: the plan that the present rates predict.
+        plan: the plan that was made with the present rates.
         out: the path of the store; None if no store is written.
     """
     near = [
@@ -122,7 +122,9 @@ def _write_rate(writer: WorkingMatrix, threads: int) -> tuple[float, int]:
 
 
 def _stream_rates(writer: WorkingMatrix, count: int) -> Values:
-    """Return the bytes per second that are read and rewritten at the same time, and the processor seconds per byte."""
+    """Return the rate, in bytes per second, of reading tiles and writing them again at the same time, and the processor
+    seconds per byte.
+    """
     band = writer.tile[0]
     began, work = time.perf_counter(), time.process_time()
 
@@ -206,7 +208,7 @@ def _known(key: str, measure: Callable[[], Values]) -> Values:
 
 
 def _best(before: Values, now: Values) -> Values:
-    """Return the better of two measurements of each value: the smaller one of seconds and work, the larger of rates."""
+    """Return the better of two measurements of each value: the smaller for seconds and work, the larger for rates."""
     less = [name for name in now if name.endswith(("_seconds", "_work"))]
     return {name: (min if name in less else max)(value, before.get(name, value)) for name, value in now.items()}
 

@@ -35,7 +35,7 @@ def run(context: SolveContext, summary: Summary | None = None) -> Summary:
 
     Args:
         context: the solve; its sink takes whole rows.
-        summary: gathers the facts of the rows; None for a new one.
+        summary: gathers facts of the rows, such as the largest distance; None for a new summary.
 
     Returns:
         The summary of all rows.
@@ -86,7 +86,7 @@ def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor, *, counte
 
 
 def _on_processors(context: SolveContext, arcs: Arcs, done: int, summary: Summary) -> None:
-    """Search the sources from row ``done`` on one by one on the processors."""
+    """Search the remaining sources, from row ``done`` on, one by one on the processors."""
     from engine.devices.cpu.backend import CpuBackend
 
     plan, kind, n = context.plan, context.kind, context.rectangle.n

@@ -36,8 +36,8 @@ from storage.threads import ThreadPool
 if TYPE_CHECKING:
     from engine.devices.cuda.pinned import HostMemory
 
-#: Seconds for which the driver accepts calls of the devices at work, after it has locked or unlocked a range of host
-#: memory.
+#: Seconds to pause after locking or unlocking a range of host memory.  During that call the CUDA driver accepts no
+#: calls for the working devices; in the pause it does.
 _PAUSE: Final = 0.002
 Array = npt.NDArray[np.generic]
 Devices = Sequence[Streamer] | Sequence[PanelDevice]
@@ -163,7 +163,7 @@ def _memory(
         shape: rows and columns.
         plan: gives the type, the device and the threads.
         monitor: gets the phase ``prepare``.
-        ahead: the pages of the memory are not locked here, because the caller locks them.
+        ahead: leave the pages unlocked, because the caller locks them.
     """
     dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":
@@ -182,8 +182,8 @@ def _memory(
 
 
 def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, levels: npt.NDArray[np.int64]) -> Loading:
-    """Return the loader of the matrix: it reads the stripes that the store has, and makes the others from the arcs of
-    ``graph``.
+    """Return the loader of the matrix: it reads the stripes that are in the store, and makes all other stripes from the
+    arcs of ``graph``.
     """
     matrix = space.array
     writer, kind, streaming = context.journal.writer, context.kind, cast(Tiling, context.plan.streaming)

@@ -18,11 +18,12 @@ from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.grid import TILE_ROWS, layout
 
-#: Seconds that one thread takes for each vertex and arc of a row's tree of paths, and for each entry that is summed,
-#: where rows are summed side by side (decision 248).
+#: Seconds of one thread if rows are summed side by side (decision 248).  TREE_SECONDS: for each vertex and arc of the
+#: graph and each row; SUM_SECONDS: for each entry that is summed.
 TREE_SECONDS: Final = 3e-9
 SUM_SECONDS: Final = 4e-9
-#: The same where rows are walked over one by one (decision 145).
+#: Seconds of one thread if rows are walked over one by one (decision 145).  WALK_SECONDS: for each vertex and arc of
+#: the graph and each row; ENTRY_SECONDS: for each entry that is summed.
 WALK_SECONDS: Final = 1.5e-8
 ENTRY_SECONDS: Final = 2.0e-8
 
@@ -32,7 +33,7 @@ def sum_bytes(graph: Graph, options: Options, dtype: str) -> int:
 
     Args:
         graph: the graph, with the quantities.
-        options: their ``also`` names the quantities; their sources and targets decide the shape.
+        options: ``also`` names the quantities; ``sources`` and ``targets`` decide the shape.
         dtype: type of the distances, which decides the shape of the tiles.
     """
     grid = layout(_shape(graph, options), WORK_TYPES[dtype].itemsize)
@@ -47,7 +48,7 @@ def sum_memory(graph: Graph, options: Options, threads: int) -> int:
 
     Args:
         graph: the graph, with the quantities.
-        options: their ``also`` names the quantities.
+        options: ``also`` names the quantities.
         threads: number of threads.
     """
     types = sum_types(graph, options.also).values()
@@ -69,8 +70,10 @@ def _shape(graph: Graph, options: Options) -> tuple[int, int]:
 
 
 def searched_options(graph: Graph, options: Options) -> Options:
-    """Return the options of the solve that makes the rows from which the sums are taken: to all vertices, on
-    processors, in a type and by an algorithm from which the paths follow.
+    """Return the options of the solve whose rows of distances tell the paths along which quantities are summed.
+
+    That solve finds distances to all vertices, on processors, in a type and by an algorithm whose rounding does not
+    hide the paths.
 
     Args:
         graph: the graph, with the quantities.
@@ -119,7 +122,7 @@ def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
     """Return the plan of the rows, increased by the time of the sums, and with the shape of the result.
 
     Args:
-        plan: made from the options of :func:`searched_options`; its memory already includes that of the sums.
+        plan: made from the options of :func:`searched_options`; its memory already includes the memory of the sums.
         graph: the graph, with the quantities.
         options: what was asked.
     """

@@ -44,7 +44,7 @@ def survey(
         out: path of the store; the free disk space is that of its nearest existing parent.  None for no disk.
         memory: the user's budget for the whole process in bytes; it counts only if it is less than what is free.
         threads: processors to use; None for all that the process may run on.
-        device: as in the options; no GPU is looked for if it is ``cpu``.
+        device: the option ``device``; if it is ``cpu``, no GPU is looked for.
         device_memory: the user's budget of the GPU's memory in bytes.
 
     Raises:

@@ -60,9 +60,9 @@ TIMED_SHARE: Final = 20
 #: row that is kept: it is written into memory that is new to the process, copied, and read again for its facts.
 WASTE: Final = 0.05
 KEPT_ENTRY: Final = 3e-9
-#: If searches are predicted to take this many times as long as a partition, the partition is used without a trial.
+#: If searches are predicted to take this many times as long as the partitioned algorithm, they are not tried.
 PARTS_CLEAR: Final = 1.3
-#: Trial searches may take about TRIAL seconds, or this share of the seconds predicted for the plan if that is less.
+#: Trial searches may take about TRIAL seconds, or TRIAL_SHARE of the seconds predicted for the plan if that is less.
 TRIAL: Final = 0.1
 TRIAL_SHARE: Final = 0.05
 #: A trial on a GPU takes up to 0.25 s; it is made only if searches are predicted to take this many seconds or more.
@@ -72,7 +72,7 @@ LEAST_LIMIT: Final = 255
 #: A slow trial ends once it has more than this share of the sources; fewer sources lie too far apart to predict a
 #: solve.
 TOLD: Final = 0.005
-#: If the solve has at least this many times the sources of the last trial, one more of its size starts at another row.
+#: If the solve has at least this many times the sources of the last trial, a second trial of that size starts half-way.
 AGAIN: Final = 40
 #: Each further trial has at most this many times the sources of the previous trial.
 STEP: Final = 64
@@ -80,9 +80,9 @@ STEP: Final = 64
 HEADROOM: Final = 256 * 2**20
 #: A trial gets enough sources to fill the vectors if these are less than this share of all, or take under LONG_TRIAL.
 SHARE: Final = 0.05
-#: Most bytes of rows that are kept for the solve; planning counts them in the memory of the process itself.
+#: The largest number of bytes of rows kept for the solve; planning counts them in the memory of the process itself.
 MOST_KEPT: Final = 2**26
-#: Seconds; the comment at SHARE says what they limit.
+#: Seconds that enough sources to fill the vectors may take if they are more than SHARE of all sources.
 LONG_TRIAL: Final = 0.3
 #: Kinds of searches whose kernels this process has loaded.  For other kinds, a trial with one thread loads them first,
 #: so that loading is not timed.
@@ -108,9 +108,9 @@ def calibrate(
 
     Args:
         profile: the graph.
-        problem: its description.
+        problem: the description of the graph.
         machine: the machine as surveyed.
-        plan: the plan that the present rates predict.
+        plan: the plan that was made with the present rates.
         device: the device that the options name; with ``cuda`` the rates of the processors decide nothing.
         rectangle: the sources and targets asked for; None for all.
         out: path of the store; the rates of its disk are measured and cached (``engine.execution.rates``).  None if no
@@ -129,7 +129,7 @@ def calibrate(
         return machine, None if on_device is None else Trials(device_search=on_device)
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.from_targets for c in plan.candidates):
-        searched = searched.transposed  # trials follow arcs forwards all the same: it takes about as long
+        searched = searched.transposed  # trials still follow arcs forwards, which takes about as long
     trials = _tried_searches(profile, problem, machine, plan, searched)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
@@ -153,7 +153,7 @@ def _tried_searches(
 
     Args:
         profile: the graph; it keeps the rows.
-        problem: its description.
+        problem: the description of the graph.
         machine: the machine.
         plan: the plan that the table predicts.
         searched: sources, targets and cutoff, transposed if searches begin at the targets.
@@ -327,13 +327,13 @@ class SearchTrial:
         abreast = HOP_SOURCES if bits else LANE_BYTES // self._kind.itemsize
         full = min(len(self._order), self._threads * abreast)
         if full + self._threads > self._most < len(self._order) or not len(self._order):
-            return None  # the time that few sources take does not predict that of many
+            return None  # the time of few sources does not predict the time of many
         make = BreadthFirst if bits else CpuBackend
         if (loads := self._kernels(unit=unit, bits=bits)) not in _LOADED:
             backend = make(1)
             try:
                 with only_ready():  # raises if a kernel is not compiled: planning waits for no compiler
-                    self._search(backend, 1, unit=unit)  # loads the kernels of single searches; below, those of many
+                    self._search(backend, 1, unit=unit)  # loads kernels of single searches; next, those of many
                     self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)
             finally:
                 backend.shutdown()
@@ -384,7 +384,7 @@ class SearchTrial:
         return len(self._order) - (0 if self._known is None else self._known.count)
 
     def _search(self, backend: CpuBackend, count: int, *, unit: bool, place: int = 0) -> float:
-        """Return the processor seconds of searches from ``count`` sources, new ones if possible, from ``place`` on."""
+        """Return the processor seconds of ``count`` searches, from source ``place`` on, of new sources if possible."""
         order = np.roll(self._order, -place)
         if self._known is not None:
             fresh = order[~self._known.knows(order)]

@@ -21,7 +21,7 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
         heads: shape (entries,): the neighbours, symmetric; a vertex may be its own neighbour.
         order: shape (n,), the vertex eliminated at each step.
         rank: shape (n,), the step of each vertex.
-        most: the most entries of all borders together.
+        most: the largest number of entries of all borders together.
 
     Returns:
         Four values.  The index at which the border of each step begins, shape (n + 1,).  All borders, as the steps of
@@ -72,7 +72,11 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _linked(indptr, heads):  # type: ignore[no-untyped-def]
-    """Return the neighbours of each vertex as linked lists: entries, the index after each, and each list's first."""
+    """Return the neighbours of each vertex as linked lists.
+
+    There are three arrays: the neighbours as entries of the lists, the index of the next entry of the same list, and
+    the index of the first entry of each vertex's list.
+    """
     n = len(indptr) - 1
     ends, after, first = heads.copy(), np.empty(len(heads), np.int32), np.full(n, -1, np.int32)
     for v in range(n):
@@ -124,7 +128,9 @@ def _join_neighbours(i, near, lists, gone, free):  # type: ignore[no-untyped-def
 
 @njit(nogil=True, cache=True)
 def _pattern_left(count, lists, gone):  # type: ignore[no-untyped-def]
-    """Return the vertices that remain after eliminating ``count``, and their neighbours, as ``eliminate_low`` does."""
+    """Return the vertices that remain after eliminating ``count`` vertices, and their neighbours, in the form in which
+    ``eliminate_low`` returns them.
+    """
     ends, after, first = lists
     n = len(first)
     place, left = np.full(n, -1, np.int32), np.empty(n - count, np.int32)
@@ -160,14 +166,15 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
     Args:
         indptr: int32, shape (n + 1,): the index at which the neighbours of each vertex begin (CSR).
         heads: int32, shape (entries,): the neighbours, symmetric; a vertex may be its own neighbour.
-        most: most neighbours of a vertex that is eliminated; at most 3, so that added arcs reuse the removed entries.
-        wide: most neighbours of its neighbours.
-        rounds: the most rounds.
+        most: the largest number of neighbours of an eliminated vertex, at most 3, so that added arcs reuse the removed
+            entries.
+        wide: a vertex of several neighbours is eliminated only if none of them has more than this number of neighbours.
+        rounds: the largest number of rounds.
 
     Returns:
         Four arrays of int32: the vertices in the order of elimination; the k remaining vertices, ascending; and their
-        neighbours, including added arcs (CSR, without loops): the index at which those of each vertex begin, shape
-        (k + 1,), and the neighbours, as indices of remaining vertices.
+        neighbours, including added arcs (CSR, without loops): the index at which the neighbours of each vertex begin,
+        shape (k + 1,), and the neighbours, as indices of remaining vertices.
     """
     n = len(indptr) - 1
     lists = _linked(indptr, heads)
@@ -246,7 +253,7 @@ def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyp
         width: columns that a product computes at once.
         entry: time to gather an entry of a border for a row, expressed in updates.
         part: time to begin a product, expressed in updates.
-        inside: time of an update of the steps before all rows, which are made once; expressed in updates of one row.
+        inside: time of an update in the steps that are made once, before any row; expressed in updates of a row.
 
     Returns:
         For each vertex the last vertex of its part, shape (n,).
@@ -276,7 +283,8 @@ def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
-    """Number the vertices so that those of each part, and those of a part and all parts below it, are consecutive.
+    """Number the vertices so that the vertices of each part are consecutive, and the vertices of each part together
+    with all parts below it, too.
 
     Args:
         parent: shape (n,), the parent of each vertex in the elimination tree.
@@ -286,8 +294,8 @@ def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
 
     Returns:
         The position of each vertex, shape (n,); the first position of each part, shape (parts + 1,); the parent of each
-        part, -1 for none; the index at which its border begins, shape (parts + 1,); and the borders as positions, each
-        in ascending order.
+        part, -1 for none; the index at which the border of each part begins, shape (parts + 1,); and the borders as
+        positions, ascending in each border.
     """
     n = len(parent)
     size = np.zeros(n, np.int64)
@@ -354,7 +362,7 @@ def join(front, at, lengths):  # type: ignore[no-untyped-def]
     Args:
         front: square array of lengths.
         at: shape (k,): indices of rows and columns of ``front``.
-        lengths: shape (k, k): lengths between these.
+        lengths: shape (k, k): lengths between the vertices of ``at``.
     """
     for i in range(len(at)):
         row = front[at[i]]

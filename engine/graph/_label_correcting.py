@@ -74,7 +74,9 @@ def _is_negative(weights, arc_into, parent, start, stop, closing, tolerance):  #
 
 @njit(nogil=True, cache=True)
 def _star(n):  # type: ignore[no-untyped-def]
-    """Return the tree in which all vertices are children of the root: next and previous in preorder, and depths."""
+    """Return the tree in which all vertices are children of the root, as three arrays: the next vertex and the previous
+    vertex in preorder, and the depth of each vertex.
+    """
     after = np.arange(1, n + 2).astype(np.int32)
     before = np.arange(-1, n).astype(np.int32)
     after[n], before[0] = 0, n

@@ -91,7 +91,7 @@ def grow_back(indptr, heads, weights, hub, limit, labels, passes):  # type: igno
         hub: the last vertex of the walks.
         limit: the largest label.
         labels: int64, shape (n,), receives the labels.
-        passes: most passes over the vertices.
+        passes: the largest number of passes over the vertices.
 
     Returns:
         Whether all vertices have a label.
@@ -291,7 +291,7 @@ def _sift_up(keys, heap, at, key, vertex):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _sift_down(keys, heap, size):  # type: ignore[no-untyped-def]
-    """Remove the first entry of a heap, of which ``size`` entries remain."""
+    """Remove the first entry of a heap, so that ``size`` entries remain."""
     key, vertex = keys[size], heap[size]
     at = 0
     while 2 * at + 1 < size:
@@ -313,8 +313,8 @@ def longest_chain(indptr, heads, weights, component, order, through, limit):  # 
         indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
         heads: int32, shape (arcs,): the head of each arc.
         weights: whole numbers, none negative, shape (arcs,).
-        component: shape (n,), from :func:`strong_components`.
-        order: shape (n,), from :func:`strong_components`.
+        component: shape (n,): the component of each vertex, from :func:`strong_components`.
+        order: shape (n,): the vertices by ascending component, from :func:`strong_components`.
         through: int64, shape (components,): the length that each component adds; negative for a component that no chain
             may pass through.
         limit: the largest length.

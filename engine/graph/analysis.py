@@ -21,11 +21,12 @@ from storage.graph.graph import Graph
 
 #: Larger cutoffs count as no cutoff, because no type holds such distances exactly.
 LARGEST_EXACT: Final = 2.0**53
-#: Seconds that the three searches for the hops across take for each vertex and arc (measured: 1e-9 to 2e-8), and the
-#: share of a solve's time that they may take if only the description of the graph needs their result.
+#: Three searches find the hops across a graph.  ACROSS_SECONDS: seconds that they take for each vertex and arc
+#: (measured: 1e-9 to 2e-8).  ACROSS_SHARE: share of a solve's time that they may take if only the description of the
+#: graph needs their result.
 ACROSS_SECONDS: Final = 2e-8
 ACROSS_SHARE: Final = 0.002
-#: Seconds that these searches may take even if ``ACROSS_SHARE`` of the solve's time is less.
+#: Seconds that the searches for the hops across may take even if ``ACROSS_SHARE`` of the solve's time is less.
 ACROSS_LEAST: Final = 1e-4
 
 
@@ -43,7 +44,7 @@ def describe(
         graph: the clean graph, or its profile, which caches what is computed here.
         rows: number of sources; None for all vertices.
         targets: number of targets; None for all vertices.
-        max_hops: most arcs of a path; a limit of n - 1 or more is no limit.
+        max_hops: the largest number of arcs of a path; a limit of n - 1 or more is no limit.
         cutoff: the largest distance wanted; None for no limit.
     """
     profile = GraphProfile.of(graph)
@@ -75,7 +76,7 @@ def statistics(profile: GraphProfile, problem: Problem, seconds: float = math.in
 
     Args:
         profile: the graph.
-        problem: its facts.
+        problem: the facts about the graph.
         seconds: the seconds of the solve.  If the hops across are not known, they are searched only if that takes at
             most ``ACROSS_SHARE`` of this time.
     """
@@ -106,14 +107,14 @@ def _deviation(numbers: npt.NDArray[np.int64]) -> float:
 
 
 def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
-    """Find the hops across a sparse graph if they may decide whether it is partitioned.
+    """Find the hops across a sparse graph (about its diameter in hops) if they may decide whether it is partitioned.
 
     Searches by weights take longer on lattices, and lattices have small separators.  So a lattice is partitioned before
     any trial of searches, because the rows that a trial finds would not be used.
 
     Args:
         profile: the graph.
-        problem: its facts.
+        problem: the facts about the graph.
         plan: the plan without a partition.
         machine: rates and memory.
 
@@ -123,7 +124,7 @@ def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     if plan.algorithm != "dijkstra" or plan.device != "cpu" or problem.parts is not None or problem.unit:
         return problem
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    # on the shortest lattice of this size, on which searches take longest
+    # assume the shortest lattice with this number of vertices, because searches take longest on it
     longest = changed(problem, across=math.ceil(LATTICE * problem.n**0.5))
     if saved_by_parts(problem, plan, machine, passes=lattice_passes(longest)) < LONG_WORTHWHILE * took:
         return problem
@@ -152,7 +153,7 @@ def _smallest(graph: Graph, low: float) -> float:
 
     Args:
         graph: the graph.
-        low: its smallest weight.
+        low: the smallest weight of the graph.
     """
     if graph.integral or low > 0:
         return 0 if graph.integral else low

@@ -20,14 +20,14 @@ def distance_bound(graph: Graph, max_hops: int | None, arcs: Arcs | None = None)
     """Return a proven bound on |d(u, v)| over all reachable pairs, and its proof in words.
 
     There are two proofs, and the smaller bound is returned.  *Arcs*: a shortest path leaves each vertex at most once.
-    So it is no longer than the sum of the heaviest arcs out of each vertex, of which the n - 1 (or ``max_hops``)
-    largest count.  *Hubs*: if no weight is negative, walks through one hub of each strongly connected component give a
+    So, if the heaviest arc out of each vertex is taken, the sum of the n - 1 (or ``max_hops``) heaviest of these arcs
+    is a bound.  *Hubs*: if no weight is negative, walks through one hub of each strongly connected component give a
     bound (``engine.graph.hubs``).  The searches from hubs are made only if they may lead to a narrower type, and end as
     soon as they cannot.
 
     Args:
         graph: the graph.
-        max_hops: most arcs of a path; None for no limit.
+        max_hops: the largest number of arcs of a path; None for no limit.
         arcs: the arcs of ``graph`` as an object that keeps facts found about them; None if there is none.
     """
     if graph.arcs == 0:

@@ -31,8 +31,8 @@ from storage.graph.graph import Graph
 Lengths = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 
-#: Most passes over the vertices of a directed graph that :func:`_by_few_arcs` makes.  In a dense graph they suffice to
-#: label all vertices; otherwise :func:`_by_chains` finds the bound.
+#: The largest number of passes over the vertices of a directed graph that :func:`_by_few_arcs` makes.  In a dense graph
+#: they suffice to label all vertices; in other graphs :func:`_by_chains` finds the bound.
 PASSES: Final = 3
 #: A bound up to this number leads to the narrowest type, so no tighter bound is needed.
 NARROWEST: Final = int(WORK_TYPES["uint16"].largest)
@@ -118,7 +118,8 @@ def _through_hubs(
         through[largest] = -1
         return int(call(longest_chain, *_form(arcs), component, order, through, limit, work=_size(arcs)))
 
-    # without cycles, no search adds to a chain, so one pass may show that no search is of use
+    # if all components are single vertices, searches would add nothing to chains, so the longest chain may show at once
+    # that no search is of use
     avoiding = longest() if len(sizes) == len(order) else None
     if avoiding == -1:
         return None
@@ -162,20 +163,18 @@ def _hubs(arcs: Arcs, component: Ints, count: int) -> npt.NDArray[np.int64]:
 def _there_and_back(
     sides: tuple[Arcs, ...], component: Ints, hubs: npt.NDArray[np.int64], limit: int, search: Callable[..., bool]
 ) -> tuple[Lengths, Lengths] | None:
-    """Return lengths of walks from the hub of its component to each vertex, and back.
-
-    The result is None if a length is above ``limit``, or, for a single hub, if the sum of the largest lengths of both
-    directions is.
+    """Return, for each vertex, the length of a walk to it from the hub of its component, and of a walk back.
 
     Args:
-        sides: as in :func:`_through_hubs`.
+        sides: the arcs, and the reversed arcs if the graph is directed.
         component: shape (n,); arcs between different components are ignored.
         hubs: vertices.
         limit: the largest distance.
-        search: as in :func:`_through_hubs`.
+        search: labels vertices with lengths of walks, as ``search_from_hubs``.
 
     Returns:
-        Two arrays of shape (n,), -1 where there is no path.
+        Two arrays of shape (n,), -1 where there is no path.  None if a length is above ``limit``, or if there is a
+        single hub and the sum of the largest lengths of the two directions is above ``limit``.
     """
     from engine.graph.kernels import call
 

@@ -24,8 +24,8 @@ Ints = npt.NDArray[np.int32]
 #: Number of vertices and arcs that METIS orders in about a second.  Smaller graphs are ordered in this process, because
 #: starting another process takes a third of a second.
 SHORT: Final = 2**19
-#: Vertices of up to this number of neighbours are eliminated before METIS orders the others (decision 237).  With
-#: three, METIS has less work; with two, tables are smaller, which matters more above ``SMALL`` vertices.
+#: Vertices of up to LOW_DEGREE neighbours are eliminated before METIS orders the others, so that METIS has less work.
+#: In graphs of more than SMALL vertices the limit is LOW_DEGREE_OF_LARGE, which makes smaller tables (decision 237).
 LOW_DEGREE: Final = 3
 LOW_DEGREE_OF_LARGE: Final = 2
 SMALL: Final = 2**15
@@ -38,7 +38,7 @@ ROUNDS: Final = 12
 def elimination_order(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
     """Order the vertices of a graph: first those of few neighbours, then the others by nested dissection.
 
-    So METIS takes less time, because it orders fewer vertices: 4 to 55 % of those of the road networks of decision 237.
+    So METIS takes less time, because it orders fewer vertices: in the road networks of decision 237, 4 to 55 % of all.
 
     Args:
         indptr: int32, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
@@ -48,7 +48,7 @@ def elimination_order(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
         The vertices in the order of elimination, and the place of each vertex in this order, shape (n,) each.
 
     Raises:
-        SolveFailed: as :func:`nested_dissection`.
+        SolveFailed: METIS ended without an order (see :func:`nested_dissection`).
     """
     from engine.graph._elimination import eliminate_low  # the process that runs METIS needs no numba
 
@@ -68,10 +68,10 @@ def nested_dissection(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
     """Order the vertices of a graph by nested dissection.
 
     Args:
-        indptr, heads: as in :func:`elimination_order`.
+        indptr, heads: the arcs as CSR, as in :func:`elimination_order`.
 
     Returns:
-        As :func:`elimination_order`.
+        The vertices in the order of elimination, and the place of each vertex in this order, shape (n,) each.
 
     Raises:
         SolveFailed: the process ended without an order, probably because memory ran out.

@@ -37,7 +37,7 @@ def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) 
     Args:
         indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
         heads: int32, shape (arcs,): the head of each arc.
-        parts: most parts.
+        parts: the largest number of parts.
 
     Returns:
         The new number of each vertex, shape (n,).
@@ -58,9 +58,9 @@ def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) 
 
 
 def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> tuple[int, int]:
-    """Return the most hops from a vertex of highest degree to any vertex, and a vertex at this distance.
+    """Return the largest number of hops from a vertex of highest degree to any vertex, and a vertex at this distance.
 
-    In undirected graphs, the diameter in hops lies between that number and twice that number.
+    In undirected graphs, the diameter in hops lies between this number and twice this number.
     """
     if len(indptr) <= 2 or len(heads) == 0:
         return 0, 0

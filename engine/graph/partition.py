@@ -39,14 +39,14 @@ TRIAL_SECONDS: Final = 1e-6
 #: A trial partition is made if it may save at least this number of times the seconds that it takes itself.  It may save
 #: the predicted seconds of the solve without parts, less the least seconds of a sweep.
 WORTHWHILE: Final = 20.0
-#: The same ratio for graphs that are as long as lattices: the hops across are at least LATTICE times the square root of
-#: n, so the separators are probably small.
+#: The value in place of WORTHWHILE for graphs as long as lattices: the hops across are at least LATTICE times the
+#: square root of n, so the separators are probably small.
 LONG_WORTHWHILE: Final = 2.5
-#: The same ratio if a GPU would search a graph of many hops: the separators of such graphs are mostly small, so a sweep
-#: is much faster than the searches.
+#: The value in place of WORTHWHILE if a GPU would search a graph of many hops: such graphs mostly have small
+#: separators, so a sweep is much faster than the searches.
 DEVICE_WORTHWHILE: Final = 1.0
-#: Seconds that the search for articulation vertices takes for each vertex and arc, and the most time that it may take,
-#: as a share of the remaining solve.
+#: The search for articulation vertices takes LOOK_SECONDS for each vertex and arc.  It is made if it takes at most
+#: LOOK_SHARE of the seconds of the remaining solve.
 LOOK_SECONDS: Final = 4e-9
 LOOK_SHARE: Final = 0.04
 #: Seconds that METIS and the elimination take for each vertex and arc of a graph that single vertices divide: they soon
@@ -57,7 +57,8 @@ BRIDGED_SECONDS: Final = 8e-8
 DENSE_PIECES: Final = 16
 #: Floyd-Warshall in pieces reaches this share of its rate in a whole graph.
 BRIDGED_RATE: Final = 0.5
-#: Most bytes that finding parts takes for each entry of the borders of single vertices, before these are merged.
+#: The largest number of bytes that finding parts takes for each entry of the borders of single vertices, before these
+#: vertices are merged into parts.
 ENTRY_BYTES: Final = 16
 
 #: Seconds to compile the kernels of a partition, once per machine.  If these kernels are not compiled yet, a solve that
@@ -72,10 +73,10 @@ class Grain:
     """Costs that decide how large parts become, expressed in updates of one row of the matrix.
 
     Attributes:
-        width: columns that a product computes at once; narrower products are padded to a multiple of it.
+        width: columns that a product computes at once; products are padded to a multiple of this number of columns.
         entry: cost of gathering an entry of a border.
         part: cost of beginning a product.
-        inside: cost of an update of the steps before all rows, which are made once.
+        inside: cost of an update in the steps that are made once, before any row.
     """
 
     width: int
@@ -84,7 +85,7 @@ class Grain:
     inside: float
 
 
-#: Costs on a processor, where the rows of a product are few and beginning one is cheap.
+#: Costs on a processor, where a product has few rows, and beginning a product is cheap.
 CPU_GRAIN: Final = Grain(width=16, entry=40.0, part=200.0, inside=10.0)
 #: Costs on a GPU, where a launch takes as long as many updates.
 DEVICE_GRAIN: Final = Grain(width=32, entry=100.0, part=5_000.0, inside=100.0)
@@ -178,7 +179,7 @@ class Lengths:
 
     Attributes:
         tables: for each part, shape (size, width): lengths from the part's vertices to the part itself and to all parts
-            above, its parent first; all of them are views of ``flat``, one after the other.
+            above, the parent first; all tables are views of ``flat``, one after the other.
         across: for each part, shape (border, size): lengths from the border to the part, through the part and the parts
             below it.
         flat: one-dimensional array of all tables.
@@ -201,7 +202,7 @@ def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
     Args:
         profile: the graph, which keeps its dissection and its parts.
         grain: costs that decide how large parts become.
-        most: most entries of the borders of all single vertices.
+        most: the largest number of entries of the borders of all single vertices.
 
     Returns:
         The parts; None if the borders have more than ``most`` entries.
@@ -265,7 +266,7 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
 
     Args:
         profile: the graph.
-        problem: the problem that it poses.
+        problem: the problem that the graph poses.
         plan: the plan without a partition.
         machine: rates and memory.
 
@@ -296,7 +297,7 @@ def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: M
 
     Args:
         profile: the graph.
-        problem: the problem that it poses.
+        problem: the problem that the graph poses.
         plan: the plan without a partition.
         machine: rates and memory.
 
@@ -357,7 +358,7 @@ def saved_by_parts(problem: Problem, plan: Plan, machine: Machine, passes: float
 
 
 def _most_entries(problem: Problem, plan: Plan, machine: Machine) -> int:
-    """Return the most entries of borders with which sweeping may be faster than ``plan`` and memory suffices."""
+    """Return the largest number of entries of borders that fit the memory and let a sweep be faster than ``plan``."""
     rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate
     most = int(_work(plan) / max(1, problem.rows) * rates[plan.dtype])
     return min(most, machine.memory // ENTRY_BYTES)
@@ -377,8 +378,8 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
 
     Args:
         profile: the graph.
-        problem: the problem that it poses.
-        most: most entries of the borders of all single vertices.
+        problem: the problem that the graph poses.
+        most: the largest number of entries of the borders of all single vertices.
         device: whether parts that suit a GPU are also wanted.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Potentials: numbers of vertices that make the reduced weight of every arc non-negative (Johnson 1977).
+"""Potentials: a number for each vertex, chosen so that the reduced weight of every arc is non-negative (Johnson 1977).
 
 ``engine.graph.profile`` keeps the potentials of a graph, and decides when they are needed.
 """

@@ -37,7 +37,7 @@ class GraphProfile:
             reduced.
         known: rows that trials computed during planning; None if there are none.
         given_parts: the parts of a prepared graph that has these arcs; None if parts must be found.
-        found_parts: the parts that were found, by their grain.
+        found_parts: the parts that were found, by grain (the costs that decide how large parts become).
     """
 
     def __init__(self, graph: Graph, reduced_by: Potentials | None = None) -> None:
@@ -87,7 +87,8 @@ class GraphProfile:
         """The potentials by which reduced weights are never negative, shape (n,).
 
         Raises:
-            NegativeCycle, InvalidRequest: as :func:`engine.graph.potentials.find_potentials`.
+            NegativeCycle: there is a negative cycle.
+            InvalidRequest: weights are too large (see :func:`engine.graph.potentials.find_potentials`).
         """
         return find_potentials(self.graph)
 
@@ -95,7 +96,7 @@ class GraphProfile:
         """Find the potentials as a phase of a solve, and return them; ``monitor`` receives the progress, in arcs.
 
         Raises:
-            NegativeCycle, InvalidRequest: as ``potentials``.
+            NegativeCycle, InvalidRequest: there are no potentials (see ``potentials``).
             Cancelled: the monitor asked to stop.
         """
         monitor.begin("potentials", self.graph.arcs, "arcs")
@@ -111,7 +112,8 @@ class GraphProfile:
         The reduced weights take as much memory as the graph's, so they are not kept here.
 
         Raises:
-            NegativeCycle, InvalidRequest, Cancelled: as :meth:`find_potentials`.
+            NegativeCycle, InvalidRequest: there are no potentials (see ``potentials``).
+            Cancelled: the monitor asked to stop.
         """
         return self if self.nonnegative else self.reduced(self.find_potentials(monitor))
 
@@ -126,7 +128,7 @@ class GraphProfile:
 
         Args:
             kind: the working type.
-            max_hops: most arcs of a path; None for no limit.
+            max_hops: the largest number of arcs of a path; None for no limit.
         """
         if self.nonnegative or kind.integer:
             return False
@@ -140,10 +142,10 @@ class GraphProfile:
         Args:
             kind: the working type.
             monitor: receives the progress, in arcs.
-            max_hops: most arcs of a path; None for no limit.
+            max_hops: the largest number of arcs of a path; None for no limit.
 
         Raises:
-            NegativeCycle, InvalidRequest: as ``potentials``, which are computed only if they are needed.
+            NegativeCycle, InvalidRequest: potentials are needed, and there are none (see ``potentials``).
             Cancelled: the monitor asked to stop.
         """
         return self.reweighted(monitor) if self.holds_reduced(kind, max_hops) else self
@@ -154,7 +156,7 @@ class GraphProfile:
         return content_of(self.graph)
 
     def task(self, options: Options) -> tuple[str, str]:
-        """Return the fingerprints of the graph and of ``options``, which are kept for the next call with these."""
+        """Return the fingerprints of the graph and of ``options``, cached for the last ``options`` object."""
         if self._task is None or self._task[0] is not options:
             self._task = options, fingerprint(self.graph, options, self.content)
         return self._task[1]
@@ -169,7 +171,7 @@ class GraphProfile:
 
     @cached_property
     def hops(self) -> int:
-        """The most hops from a vertex of highest degree to any vertex (:func:`engine.graph.ordering.hop_radius`)."""
+        """The largest number of hops from a vertex of highest degree (:func:`engine.graph.ordering.hop_radius`)."""
         return self._radius[0]
 
     @cached_property

@@ -114,7 +114,7 @@ class Narrow:
         return replace(asked, columns=columns, cutoff=cutoff, levels=False)
 
     def take_reduced(self, first: int, reduced: ReducedRows) -> None:
-        """Pass on the results of consecutive rows, of which ``first`` is the first."""
+        """Pass on the results of consecutive rows, from row ``first`` on."""
         assert isinstance(self._sink, ReducingSink)
         self._sink.take_reduced(first, reduced)
 
@@ -155,7 +155,7 @@ def first_sum_beyond(cutoff: float, dtype: npt.DTypeLike) -> float:
 def check_lengths(graph: Graph) -> None:
     """Raise an error if distances are requested of a graph that was read for widest paths.
 
-    Such a graph may lack the shortest of parallel arcs, and a negative loop, which is a negative cycle.
+    Such a graph may lack the shortest of parallel arcs.  It may also lack a negative loop, which is a negative cycle.
 
     Raises:
         InvalidRequest: the graph has weights, and was not read with the least of parallel arcs.

@@ -62,7 +62,9 @@ def arrivals(targets: Indices, n: int, count: int) -> Indices:
 
 
 def open_rectangle(graph: Graph, asked: Rectangle) -> Rectangle:
-    """Return the rectangle of the opened graph's matrix that is the rectangle ``asked`` of ``graph``'s matrix."""
+    """Return the rectangle of the opened graph's matrix that has the values of ``asked``, a rectangle of the matrix of
+    ``graph``.
+    """
     n, count = graph.n, graph.terminals
     if not count:
         return asked
@@ -71,7 +73,7 @@ def open_rectangle(graph: Graph, asked: Rectangle) -> Rectangle:
 
 
 class OpenedMatrix:
-    """A matrix that was solved with terminals, in the form of the matrix of the opened graph.
+    """A solved matrix of a graph with terminals, presented as the matrix of the opened graph.
 
     All other attributes are those of ``storage.matrix.sealed.SealedResult``.  In the opened graph a terminal itself is
     reachable only from itself, because all other paths end at its arrival.
@@ -97,11 +99,11 @@ class OpenedMatrix:
         return target + self._n if target < self._count else target
 
     def entries(self, sources: list[int], targets: list[int]) -> Array:
-        """Return entries as ``SealedResult.entries`` does."""
+        """Return the entries at pairs of indices of the opened graph (see ``SealedResult.entries``)."""
         return self._matrix.entries(sources, [self.vertex(target) for target in targets])
 
     def row(self, source: int) -> Array:
-        """Return a row as ``SealedResult.row`` does, with one entry for each vertex of the opened graph."""
+        """Return a row (see ``SealedResult.row``) with one entry for each vertex of the opened graph."""
         row = self._matrix.row(source)
         if not self._count:
             return row

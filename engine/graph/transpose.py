@@ -32,7 +32,7 @@ def reverse(arcs: Arcs) -> Arcs:
 
 
 def incoming(arcs: Arcs) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
-    """Return :func:`transposed` of these arcs; for a small graph, ``arcs`` keeps the result for later callers."""
+    """Return the arcs into each vertex (see :func:`transposed`); ``arcs`` keeps the result if the graph is small."""
     return arcs.form(_incoming) if len(arcs.heads) <= KEPT else _incoming(arcs)
 
 

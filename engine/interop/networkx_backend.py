@@ -27,7 +27,7 @@ from storage.graph.graph import Graph, build_graph
 Node = Hashable
 #: For each function, the number of calls that this backend answered in this process.
 CALLS: Final[Counter[str]] = Counter()
-#: Most matrix entries that are in memory at the same time while rows are converted to dictionaries.
+#: The largest number of matrix entries in memory at the same time while rows are converted to dictionaries.
 _ENTRIES: Final = 1 << 24
 
 
@@ -95,11 +95,11 @@ class Weighted:
         return self
 
     def numbers(self, lengths: Floats) -> list[Any]:
-        """Return finite lengths as NetworkX's numbers."""
+        """Return finite lengths in the type that NetworkX would return: int if the weights are integers, else float."""
         return (lengths.astype(np.int64) if self.whole else lengths).tolist()  # type: ignore[no-any-return]
 
     def number(self, length: float) -> Any:
-        """Return one finite length as NetworkX's number."""
+        """Return a finite length in the type that NetworkX returns: int if the weights are integers, else float."""
         return int(length) if self.whole else float(length)
 
     def reversed(self) -> Graph:
@@ -130,8 +130,8 @@ class Weighted:
             The indices of these vertices, and a dictionary from their names to their lengths.
 
         Raises:
-            NotImplementedError: the cutoff is negative or NaN; or edges are counted and it is not a whole number, for
-                which NetworkX's functions differ.
+            NotImplementedError: the cutoff is negative or NaN.  Or edges are counted, and the cutoff is not whole:
+                NetworkX's functions treat such a cutoff in different ways.
         """
         whole = self.graph.weighted or cutoff is None or np.isinf(cutoff) or cutoff == np.floor(cutoff)
         if not whole or (cutoff is not None and not cutoff >= 0):

@@ -8,11 +8,12 @@ outdated form of its callers is loaded (decision 115).  Kernels that were compil
 the build of an image, are also found by users who cannot write there.  If no folder can be written, kernels are
 compiled in each process.
 
-This replaces undocumented parts of numba.  With an untested or changed version of numba, ``numba.njit(cache=True)`` is
-used instead; kernels then load more slowly.
+This module replaces undocumented parts of numba.  With an untested or changed version of numba,
+``numba.njit(cache=True)`` is used instead; kernels then load more slowly.
 
 Kernels are compiled for exactly this processor, or for the level that ``APSP_CPU_LEVEL`` names: ``x86-64-v3``,
-``x86-64-v4``, or ``auto`` for the highest of this processor.  An image has kernels for both (decision 116).
+``x86-64-v4``, or ``auto`` for the highest level of this processor.  An image has kernels for both levels (decision
+116).
 
 A caller can receive the progress of compiling, or can refuse to wait for it (``engine.model.progress``).  If plain
 Python takes less time for some work than compiling would, :func:`call` runs the kernel without compiling it.
@@ -95,8 +96,8 @@ def call(kernel: Any, *inputs: Any, work: int) -> Any:
 
     Args:
         kernel: made by :func:`njit`; it must be deterministic, and kernels that it calls must call no further kernels.
-        inputs: its arguments.
-        work: the number of vertices and arcs that it visits.
+        inputs: the arguments of the kernel.
+        work: the number of vertices and arcs that the kernel visits.
 
     Returns:
         The result of the kernel, which is the same in both cases.
@@ -309,7 +310,7 @@ def _read(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _constant(value: Any) -> str:
-    """Return the text of a constant; for other objects type and name, because their text may contain a path."""
+    """Return the text of a constant; for any other object its type and name, because its text may contain a path."""
     if isinstance(value, np.ndarray):  # hash the entries, because NumPy shortens the text of a long array
         return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, (int, float, str, bytes, tuple, frozenset, np.generic)):

@@ -104,7 +104,7 @@ def rebuilt(target: Any, form: tuple[Any, ...], names: list[str]) -> Any:
     Args:
         target: numba's description of the machine.
         form: the value that ``CompileResult._reduce`` returned.
-        names: the names that its LLVM code defines; numba looks for no other names in the object code.
+        names: the names that the kernel's LLVM code defines; numba looks for no other names in the object code.
     """
     from numba.core import compiler
 

@@ -3,9 +3,9 @@
 Graphs with weights of zero or below are left to NetworkX, because its counts of paths over such edges depend on its own
 order of vertices.  Floats are added in the same order as in NetworkX, so the same paths count as equally long.
 
-``edge_betweenness_centrality_subset`` is left to NetworkX, too.  NetworkX divides the flow that passes through a vertex
-that is not a target equally among the edges into it, and its tests require that; but its definition counts paths, as
-the engine does.
+``edge_betweenness_centrality_subset`` is left to NetworkX, too.  By definition this measure counts paths, as the engine
+does.  But NetworkX's code, and a test of NetworkX, divide the flow through a vertex equally among the edges into this
+vertex, unless the vertex is a target.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def _positive(G: BackendGraph, weight: Any) -> Weighted:
-    """Return the graph with the weights of a key; leave it to NetworkX if a weight is not above zero."""
+    """Return the graph with the weights under the key ``weight``; leave the call to NetworkX if one is not positive."""
     weighted = G.under(weight)
     if weight is not None:
         loops = (data.get(weight, 1) for _, _, data in nx.selfloop_edges(G.original, data=True))
@@ -37,7 +37,7 @@ def _positive(G: BackendGraph, weight: Any) -> Weighted:
 
 
 def _places(weighted: Weighted, vertices: Any) -> tuple[int, ...]:
-    """Return the indices of vertices; leave to NetworkX lists with unknown or repeated vertices, or none."""
+    """Return the indices of ``vertices``; leave the call to NetworkX if there are unknown, repeated or no vertices."""
     if isinstance(vertices, str) or not isinstance(vertices, Iterable):
         raise NotImplementedError("no collection of vertices")
     place = {node: i for i, node in enumerate(weighted.nodes)}
@@ -76,7 +76,7 @@ def _counted(
 
 
 def _raw(asked: Centrality, table: Any) -> Floats:
-    """Return the sums over ordered pairs, without the factor of the request."""
+    """Return the sums over ordered pairs: the values of ``table`` without the scale that the request put on them."""
     found: Floats = table.values / asked.scale
     return found
 
@@ -88,7 +88,7 @@ def _scales(n: int, *, normalized: bool, directed: bool, ends: bool, sampled: in
         n: number of vertices of the graph.
         normalized: whether to divide by the number of pairs that may count.
         directed: whether pairs have a direction.
-        ends: whether pairs that contain a vertex count for this vertex, as for edges and with endpoints.
+        ends: whether a path also counts for the two vertices at its ends.  True for edges, and with ``endpoints``.
         sampled: number of vertices of the sample; None for all.
     """
     size = n if ends else n - 1
@@ -104,7 +104,10 @@ def _scales(n: int, *, normalized: bool, directed: bool, ends: bool, sampled: in
 
 
 def _by_edge(G: BackendGraph, weighted: Weighted, table: Any, values: Floats, weight: Any) -> dict[Any, float]:
-    """Return values by NetworkX's edges; the shortest of parallel edges get equal shares of a value, longer ones 0."""
+    """Return a dictionary from NetworkX's edges to ``values``.
+
+    The shortest of parallel edges share their value equally; longer parallel edges get 0.
+    """
     nodes, original = weighted.nodes, G.original
     found = {}
     for u, v, value in zip(table.tails.tolist(), table.heads.tolist(), values.tolist(), strict=True):

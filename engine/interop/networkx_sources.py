@@ -1,4 +1,8 @@
-"""NetworkX's lengths and paths from one vertex or from the nearest of several, and its functions that select these."""
+"""NetworkX's functions for lengths and paths from one vertex, or from the nearest of several vertices.
+
+This includes ``shortest_path`` and ``shortest_path_length``, which select one of the other functions by their
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +139,10 @@ def multi_source_dijkstra(
 
 
 def _to_target(lengths: Lengths, paths: Paths, target: Any, message: str) -> tuple[Any, Any]:
-    """Return all lengths and paths, or those of ``target``; raise NetworkXNoPath if ``target`` is not reached."""
+    """Return (lengths, paths) as they are without a target, else the length and path of ``target`` alone.
+
+    Raises NetworkXNoPath, with ``message``, if there is no path to ``target``.
+    """
     if target is None:
         return lengths, paths
     if target not in lengths:
@@ -203,7 +210,7 @@ def single_source_bellman_ford_path_length(G: BackendGraph, source: Node, weight
     return _search(G.under(weight), _indices(G, [source], "Source {} not in G"), paths=False)[0]
 
 
-# ---- functions that select one of the others by their arguments ------------------------------------------------------
+# ---- functions that select an algorithm by their arguments -----------------------------------------------------------
 
 
 def _method(weight: Any, method: str) -> str:

@@ -1,5 +1,7 @@
-"""Computes rows of distances for the interfaces of other libraries: in memory as float64, with predecessors, or only
-their statistics.
+"""Computes rows of distances for the interfaces to other libraries.
+
+The rows are held in memory as float64, with predecessors if wanted.  Statistics of rows are computed without the rows
+being held.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def distance_rows(
         algorithm = "dijkstra"
         if not profile.nonnegative:
             potentials = profile.potentials
-            # all lengths that are found below are reduced by the potentials
+            # the searches below find lengths that are reduced by the potentials
             profile = GraphProfile(profile.reduced(potentials).graph)
     distances = np.empty((len(rows), profile.graph.n))
     if distances.size:
@@ -83,9 +85,9 @@ def nearest_row(
         trees: whether to return predecessors and origins, too.
 
     Returns:
-        Distances, shape (n,).  With ``trees`` also the predecessor of each vertex on its path, and its origin, the
-        source at which this path begins: both int32, shape (n,), ``NONE`` where there is no path.  The predecessor of a
-        source is also ``NONE``.
+        Distances, shape (n,), predecessors and origins.  The origin of a vertex is the source at which the path to this
+        vertex begins.  Predecessors and origins are int32, shape (n,), ``NONE`` where there is no path, and None
+        without ``trees``.  The predecessor of a source is also ``NONE``.
 
     Raises:
         NegativeCycle: the graph has a negative cycle.
@@ -109,7 +111,7 @@ def nearest_row(
 
 
 def _sums_fit(graph: Graph) -> bool:
-    """Return whether float64 can hold the length of every path; for whole weights, exactly."""
+    """Return whether float64 can hold the length of every path: exactly if weights are whole, else without overflow."""
     most = float(graph.weights.max()) * graph.n
     return most <= 2.0**53 if graph.integral else most < np.inf
 
@@ -128,7 +130,7 @@ def _origins(before: Indices, root: int) -> Indices:
 
 @dataclass(frozen=True)
 class RowStatistics:
-    """Facts of each row, in which the source itself does not count.
+    """Facts of each row.  The source itself does not count among the vertices that it reaches.
 
     Attributes:
         reached: number of vertices with a finite distance, shape (n,).
@@ -175,7 +177,7 @@ def _trees(graph: Graph, distances: Floats, rows: npt.NDArray[np.int64]) -> Indi
 def _solve(
     profile: GraphProfile, rows: npt.NDArray[np.int64], algorithm: str, sink: Callable[[WorkType], Sink]
 ) -> None:
-    """Plan and solve the rows; ``sink`` returns the sink for a working type."""
+    """Plan and solve ``rows``.  ``sink`` takes the working type of the plan and returns the receiver of the rows."""
     graph = profile.graph
     options = Options(
         dtype="auto" if graph.integral else "float64",

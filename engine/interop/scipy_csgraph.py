@@ -5,7 +5,8 @@ int32, -9999 for none.  Explicit zeros of a sparse matrix are arcs of length zer
 mean that there is no arc.  Sums of whole weights are exact up to 2^53; other weights are added in float64.
 
 ``method`` (and the name of a function) says which algorithm is preferred; distances do not depend on it.  If
-predecessors are wanted and weights are fractional, searches are used, because only their sums agree exactly arc by arc.
+predecessors are wanted and weights are fractional, searches are used.  Only searches add weights in order along a path,
+so that a predecessor can be recognized by an exact comparison.
 ``overwrite`` is accepted, but the input is never changed.
 """
 
@@ -46,7 +47,8 @@ def shortest_path(
     Args:
         csgraph: matrix of arcs, shape (n, n): dense, masked or sparse.
         method: ``auto``, ``FW``, ``D``, ``BF`` or ``J``.
-        directed: if False, paths may use every arc in both directions; of two arcs between a pair the shorter counts.
+        directed: if False, paths may use every arc in both directions; of the two arcs between a pair of vertices, only
+            the shorter counts.
         return_predecessors: whether to return (distances, predecessors).
         unweighted: whether to count arcs instead of adding weights.
         overwrite: without effect.
@@ -144,7 +146,7 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool, *, full: bool = False
 
     Args:
         csgraph, directed, unweighted: as in :func:`shortest_path`.
-        full: whether SciPy first makes a dense matrix of the input.  Then inf means no arc even if arcs are counted,
+        full: whether SciPy first makes a dense matrix of the input.  Then inf means no arc, even with ``unweighted``,
             and a zero in a masked matrix means no arc.
     """
     directed = _said(directed)
@@ -257,7 +259,10 @@ def _answer(graph: Graph, indices: Any, predecessors: bool, algorithm: str, limi
 
 
 def _nearest(graph: Graph, indices: Any, predecessors: bool, limit: float) -> Any:
-    """Return distances from the nearest source; if wanted also predecessors and these sources; shape (n,) each."""
+    """Return the distance of each vertex from its nearest source, shape (n,).
+
+    With ``predecessors``, return (distances, predecessors, nearest sources), shape (n,) each.
+    """
     sources, _ = _sources(indices, graph.n)
     distances, tree, origin = _answered(lambda: nearest_row(graph, sources, trees=predecessors))
     beyond = distances > limit
@@ -271,7 +276,10 @@ def _nearest(graph: Graph, indices: Any, predecessors: bool, limit: float) -> An
 def _limited(
     graph: Graph, rows: npt.NDArray[np.int64], predecessors: bool, algorithm: str, limit: float
 ) -> tuple[Floats, Indices | None]:
-    """Return distances from ``rows`` (ascending), shape (rows, n), and predecessors if wanted, up to ``limit``."""
+    """Return distances from ``rows`` (ascending), shape (rows, n), and predecessors if wanted.
+
+    Distances beyond ``limit`` become +inf.
+    """
     distances, before = distance_rows(graph, rows, trees=predecessors, algorithm=algorithm)
     if limit < np.inf:
         beyond = distances > limit

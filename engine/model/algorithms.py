@@ -47,12 +47,12 @@ class Algorithm:
     """One algorithm.
 
     Attributes:
-        name: as in options, plans and stores.
+        name: the name in options, plans and stores.
         title: the name that people see.
         by_rows: whether it finishes one row after the other, so that finished rows need not be computed again after a
-            stop; an algorithm that does not works on the whole matrix until the end.
-        searches: whether, on processors, it ends a search when all targets are found, or at the cutoff; an algorithm
-            that does not computes whole rows.
+            stop.  False for algorithms that work on the whole matrix until the end.
+        searches: whether, on processors, it ends a search when all targets are found, or at the cutoff.  False for
+            algorithms that compute whole rows.
         unsuitable: takes a problem without a limit on hops; returns why the algorithm cannot solve it, None if it can.
     """
 

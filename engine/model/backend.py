@@ -90,7 +90,7 @@ class RowSearches(Protocol):
 
         Args:
             threads: the number of threads to use.
-            seconds: no piece is begun after this time.
+            seconds: time limit; no piece begins when this number of seconds has passed.
             then: as in :meth:`take`; called once, with all rows that are finished.
 
         Returns:
@@ -124,12 +124,14 @@ class RowsWanted:
     take: TakeRows | None = None
 
 
-#: No promises, and all distances, in the type of the array that receives them.
+#: The default options: nothing is promised, and all distances are wanted, in the type of the receiving array.
 NOTHING_SPECIAL: Final = RowsWanted()
 
 
 class Backend(Protocol):
-    """The operations.  Arrays are C-contiguous in their last axis, of one working type (``engine.model.dtypes``)."""
+    """The operations of a device.  The last axis of every array is contiguous, and all arrays of a call have the same
+    working type (``engine.model.dtypes``).
+    """
 
     @property
     def name(self) -> str:

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from engine.model.backend import Arcs, heaviest_out
 from engine.model.dtypes import WORK_TYPES
 
-#: The smallest unit that is tried is 10 to the power of minus this.
+#: The units that are tried are 1, 0.1, 0.01 and so on, down to 10 ** -DECIMALS.
 DECIMALS: Final = 9
-#: POWERS are one over each unit.  The first FEWEST weights are tried with all units at once, and the first FEW with
-#: each unit that is left.  They rule out most wrong units, so that the remaining weights need not be read for these.
+#: POWERS holds the reciprocal of each unit.  The first FEWEST weights are tried with all units at once, and the first
+#: FEW weights with each unit that suits those.  So most wrong units are ruled out before all weights are read.
 POWERS: Final = 10.0 ** np.arange(DECIMALS + 1)
 FEWEST: Final = 16
 FEW: Final = 256
@@ -24,7 +24,10 @@ Units = tuple[npt.NDArray[np.int32], float]
 
 
 def units_of(arcs: Arcs) -> Units | None:
-    """Return :func:`in_units` of arcs with float64 weights, which is found once and kept as long as the arcs."""
+    """Return the float64 weights of ``arcs`` as multiples of a decimal unit (:func:`in_units`); None if no unit suits.
+
+    The result is computed once and cached in ``arcs``.
+    """
     return arcs.form(_units)
 
 
@@ -62,10 +65,10 @@ def in_units(
 
 
 def limit_on_paper(limit: float, weights: npt.NDArray[Any], n: int, dtype: npt.DTypeLike = np.float64) -> float:
-    """Return a limit with which rounded sums of decimal weights compare as their exact values compare with ``limit``.
+    """Return a limit for rounded sums of decimal weights that admits a sum exactly if ``limit`` admits its exact value.
 
-    In binary, 0.1 + 0.2 is a little more than 0.3.  But exact sums of multiples of a unit lie on a grid, so the middle
-    between two points of the grid, such as 0.35, can take the place of the limit: rounding does not cross it.
+    In binary, 0.1 + 0.2 is a little more than 0.3.  But exact sums of multiples of a unit lie on a grid.  So the limit
+    0.3 is replaced by the middle between two points of the grid, 0.35, which no rounded sum crosses.
 
     Args:
         limit: a number of at least 0; distances up to it are wanted.

@@ -17,7 +17,7 @@ from engine.model.problem import PartsFacts
 SINGLE: Final = 3584
 #: Most columns of A (rows of B) in one launch of relax; this bounds the packed copies of its operands.
 SLAB: Final = 4096
-#: Number of arcs that are sent and scattered at a time.
+#: Number of arcs that are copied to the device, and scattered into the matrix, at a time.
 PIECE: Final = 1 << 20
 #: Bytes of device memory that are needed in addition to the arrays: kernels, flags, and what the allocator rounds up.
 SLACK: Final = 64 * 2**20
@@ -34,8 +34,8 @@ def padded_side(n: int, itemsize: int) -> int:
 
 
 def pivot_width(n: int) -> int:
-    """Return the width of a pivot block: wide enough for relax to be fast, narrow enough that closing the next one
-    takes no longer than relax (measured).
+    """Return the width of a pivot block.  It is wide enough for relax to be fast, and narrow enough that closing the
+    next pivot block takes no longer than relax (measured).
     """
     return 512 if n <= 12288 else 1024
 
@@ -69,14 +69,15 @@ def product_bytes(n: int, itemsize: int) -> int:
 #
 # Batched searches are label correcting (Bellman 1958; Ford 1956) from many sources at once, or breadth first.  The
 # device relaxes an arc for a whole block of sources at once (engine/kernels/search.cu); where all arcs weigh 1 it
-# searches breadth first with one bit per source (hops.cu).  The whole device sweeps over graphs of few hops, and
-# over those too large for lists; in other graphs each thread block keeps lists of the vertices that it has to visit.
+# searches breadth first with one bit per source (hops.cu).  In graphs of few hops, and in graphs too large for lists,
+# the whole device makes sweeps over all vertices.  In all other graphs each thread block keeps lists of the vertices
+# that it has to visit.
 
-#: The whole device sweeps over graphs in which no vertex is more than this number of hops from the hub, a vertex of
-#: highest degree, and over graphs that are too large for lists (LISTED).
+#: Searches with weights sweep over all vertices, instead of keeping lists, if no vertex is more than this number of
+#: hops from the hub (a vertex of highest degree), or if the graph is too large for lists (LISTED).
 SHALLOW: Final = 40
-#: Breadth-first searches take graphs in which no vertex is more than this number of hops from the hub: they count steps
-#: in 8 bits, and a search from another vertex may take about twice as many.
+#: Breadth-first searches are used if no vertex is more than this number of hops from the hub.  They count steps in 8
+#: bits, and a search from a vertex far from the hub may take about twice as many steps as there are hops from the hub.
 STEPS: Final = 120
 #: A thread block keeps lists of at most this number of vertices, including auxiliary ones that only gather arcs.  It
 #: marks each with three bits of shared memory; the smallest chip (compute capability 7.5) gives a block 64 KiB.
@@ -133,8 +134,8 @@ def narrow_first(kind: WorkType, heaviest: float) -> bool:
 ROW: Final = 512
 #: Bytes of a vertex's row of tentative distances where each thread block searches its own block of sources (lists).
 LIST_ROW: Final = 128
-#: Rows of bits that each vertex has in breadth-first searches: one of the sources that have seen it, two of those that
-#: are new to it, and eight planes that count the steps.
+#: Number of bit rows of each vertex in breadth-first searches, with one bit per source.  One row marks the sources that
+#: have reached the vertex, two rows mark the sources that are new to it, and eight rows count the steps in binary.
 HOPS_ROWS: Final = 11
 #: LIST_BLOCKS thread blocks per multiprocessor search over lists; all their tentative distances take at most
 #: LIST_BYTES.
@@ -177,13 +178,13 @@ def list_groups(vertices: int, rows: int, itemsize: int, multiprocessors: int) -
 SHARE: Final = 8
 #: The least number of sources of a batch, so that every part of the device gets some blocks of sources.
 LEAST_BATCH: Final = 2048
-#: The rows of a batch are a multiple of the rows of the store's tiles.
+#: The number of rows of a batch is a multiple of this number, the number of rows of the store's tiles.
 TILE_ROWS: Final = 64
 
 
 def _halved(batch: int, step: int) -> list[int]:
-    """Return the batch sizes to choose from: ``batch``, then each half the previous one in multiples of ``step``, down
-    to ``step``.
+    """Return the batch sizes to choose from: ``batch``, then half of the previous size, rounded down to a multiple of
+    ``step``, until ``step`` is reached.
     """
     found = [batch]
     while found[-1] > step:
@@ -270,7 +271,7 @@ class SweepLayout:
         rows: sources.
         itemsize: bytes of an entry.
         entries: entries of the tables and of the packed lengths.
-        stride: entries of a row in the order of the parts.
+        stride: entries of a padded row of distances whose columns are in the order of the parts.
         deepest: vertices of the largest border.
     """
 
@@ -295,8 +296,8 @@ class SweepLayout:
         return _fitting(_halved(min(SWEEP_BATCH, max(ROW_STEP, share)), ROW_STEP), self.bytes, memory)
 
 
-#: Rows that a thread on a processor sweeps at once.  With fewer, a packed border serves fewer rows; with more, the rows
-#: do not stay in the cache.
+#: Number of rows that a thread on a processor sweeps at once.  With fewer rows, each packed border is used less often;
+#: with more rows, the rows do not stay in the cache.
 SWEEP_ROWS: Final = 24
 
 

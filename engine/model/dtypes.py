@@ -74,7 +74,7 @@ WORK_TYPES: Final = MappingProxyType(
         "float64": WorkType("float64", float("inf"), float("inf"), float("inf")),
     }
 )
-#: The same table by NumPy's types, because finding the name of a type takes microseconds.
+#: ``WORK_TYPES`` with NumPy types as keys, because finding the name of a NumPy type takes microseconds.
 _BY_DTYPE: Final = {kind.dtype: kind for kind in WORK_TYPES.values()}
 
 
@@ -121,8 +121,8 @@ def adds_exactly(weights: npt.NDArray[np.generic], n: int, kind: WorkType) -> bo
         return True
     digits = (mantissas * 2.0**53).astype(np.int64)
     lowest = exponents - 53 + np.frexp((digits & -digits).astype(np.float64))[1] - 1
-    # rounding cannot change the result: the left side is an even multiple of 2 ** lowest.min(), and float64 holds those
-    # up to 2 ** 54 times that power exactly
+    # rounding cannot change the result: the left side is an even multiple of 2 ** lowest.min(), and float64 holds such
+    # multiples exactly up to 2 ** 54 * 2 ** lowest.min()
     return bool(2.0 * n * float(stored.max()) <= kind.exact * 2.0 ** float(lowest.min()))
 
 

@@ -90,8 +90,8 @@ class Problem:
         n: vertices.
         arcs: stored arcs (an undirected edge counts twice).
         rows: number of sources; n for the whole matrix.
-        directed: as in ``storage.graph.graph.Graph``.
-        integral: as in ``storage.graph.graph.Graph``.
+        directed: False if the graph came from undirected edges, so that its matrix is symmetric.
+        integral: whether all weights are whole numbers.
         unit: whether every arc weighs 1.
         min_weight: the smallest weight; 0 without arcs.
         max_weight: the largest weight; 0 without arcs.
@@ -106,7 +106,7 @@ class Problem:
         decimal: whether weights are floats of few decimals, which searches can add as int32
             (``engine.model.decimals``).
         parts: sizes and costs from a trial partition; None without one.
-        device_parts: the same for parts of the sizes that suit a GPU; None without a trial partition.
+        device_parts: sizes and costs of a partition into parts that suit a GPU; None without a trial partition.
         no_parts: why there is no trial partition.
         half: whether the solve continues a checkpoint that holds only the entries above the diagonal.
         permuted: whether all vertices are sources, or all are targets, but not in ascending order.
@@ -248,7 +248,7 @@ class Trials:
 
     Attributes:
         search: on the processors, with all threads.
-        hop_search: the same with one bit per source.
+        hop_search: breadth-first on the processors, with one bit per source.
         device_search: on the GPU; infinite if these searches were given up.
         found: rows that these trials have computed; a solve by searches on the processors reuses them.
     """
@@ -322,7 +322,7 @@ def given_options(options: Options | None) -> Options:
     """Return the options that a caller gave, or the usual ones for None.
 
     Raises:
-        InvalidRequest: something else was given.
+        InvalidRequest: ``options`` is neither None nor an :class:`Options`.
     """
     if options is not None and not isinstance(options, Options):
         raise InvalidRequest(f"options must be an Options, found {arguments.shown(options)}", field="options")

@@ -65,10 +65,10 @@ class Monitor:
 
 
 def given_monitor(monitor: Monitor | None) -> Monitor:
-    """Return the monitor that a caller gave, or for None one that ignores all reports.
+    """Return the monitor that a caller gave, or a monitor that ignores all reports if the caller gave None.
 
     Raises:
-        InvalidRequest: something else was given.
+        InvalidRequest: ``monitor`` is neither None nor a :class:`Monitor`.
     """
     if monitor is not None and not isinstance(monitor, Monitor):
         raise InvalidRequest(f"monitor must be a Monitor, found {shown(monitor)}", field="monitor")
@@ -88,7 +88,7 @@ class PhaseClock(Monitor):
         self.seconds: dict[str, float] = {}
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """Stop the clock of the previous phase and start that of the next one.
+        """Stop the clock of the previous phase and start the clock of ``phase``.
 
         Args:
             phase: name of the phase.
@@ -112,11 +112,11 @@ class PhaseClock(Monitor):
         """Context manager: interrupt the current phase by one unit of another phase, whose seconds are counted
         separately.
 
-        The inner monitor learns that the first phase has resumed when that phase next reports progress.
+        The inner monitor is told that the interrupted phase has resumed when this phase next reports progress.
 
         Args:
-            phase: name of the other phase.
-            unit: name of the unit.
+            phase: name of the phase that interrupts.
+            unit: name of its unit.
         """
         interrupted = self._phase
         self.stop()
@@ -177,23 +177,27 @@ class _Waiting(threading.local):
 
 
 WAITING: Final = _Waiting()
-#: How often kernels were compiled, by this process or for it, in its only entry.
+#: The only entry of this list counts the compilations of kernels, by this process or for it.
 _COMPILATIONS: Final = [0]
 
 
 def compilations() -> int:
-    """Return a number that has changed if kernels were compiled meanwhile, by this process or for it."""
+    """Return a counter of compilations, by this process or for it: if two calls return the same number, no kernel was
+    compiled in between.
+    """
     return _COMPILATIONS[0]
 
 
 def count_compilation() -> None:
-    """Change what :func:`compilations` returns, after kernels were compiled."""
+    """Increase the counter of :func:`compilations`, after kernels were compiled."""
     _COMPILATIONS[0] += 1
 
 
 class _Treating:
-    """Context manager: set an attribute of ``WAITING`` meanwhile.  Every solve enters some, and the generators of
-    ``contextlib`` take four times as long.
+    """Context manager: set an attribute of ``WAITING`` inside the block.
+
+    It is a class because every solve enters several such blocks, and a generator with ``contextlib`` takes four times
+    as long.
     """
 
     __slots__ = ("_before", "_meanwhile", "_name")
@@ -247,5 +251,7 @@ def only_ready() -> AbstractContextManager[None]:
 
 
 def told_of_compiling(clock: PhaseClock) -> AbstractContextManager[None]:
-    """Report each compilation that this thread waits for as a separate phase: it may take longer than the solve."""
+    """Context manager: report each compilation that this thread waits for as a phase of its own, because compilation
+    may take longer than the solve.
+    """
     return announcing(lambda _kernel: clock.aside(COMPILING, "kernels"))

@@ -19,8 +19,8 @@ Side = tuple[Indices, npt.NDArray[np.int32], npt.NDArray[np.int32]]
 BINS: Final = 128
 #: The least width of a bin: kernels multiply by its inverse, which must not overflow to infinity (0 * inf is NaN).
 NARROWEST: Final = 2.0**-1000
-#: Takes the width of a bin and an array of counts; counts the finite distances of some rows, and returns how many are
-#: negative.
+#: Counts the finite distances of some rows in the bins of a histogram.  It is called with the width of a bin and the
+#: array of counts, and returns the number of negative distances.
 Count = Callable[[float, npt.NDArray[np.int64]], int]
 
 
@@ -53,7 +53,7 @@ class QuantitySink(Protocol):
 
 @runtime_checkable
 class FactSink(Protocol):
-    """A sink that gathers facts of rows separately from storing rows.  Several threads may call all methods."""
+    """A sink that gathers facts of rows separately from storing rows.  Several threads may call its methods at once."""
 
     @property
     def place(self) -> Array | None:
@@ -106,7 +106,7 @@ class AnyOrderSink(Sink, Protocol):
 
     @property
     def any_order(self) -> bool:
-        """Whether it takes such rows."""
+        """Whether the sink takes rows of distances to all vertices with columns in any order."""
         ...
 
     def take(self, first: int, rows: npt.NDArray[np.int64], block: Array, places: npt.NDArray[np.integer]) -> None:
@@ -148,8 +148,8 @@ class KnownRows:
         """Keep the rows of some sources.
 
         Args:
-            sources: vertex indices, shape (rows,); no row of theirs has been added before.
-            block: the distances from them, shape (rows, n); the caller must not change it afterwards.
+            sources: vertex indices, shape (rows,); their rows have not been added before.
+            block: the distances from ``sources``, shape (rows, n); the caller must not change it afterwards.
         """
         self._place[sources] = self.count + np.arange(len(sources))
         self._blocks.append(block)
@@ -227,10 +227,11 @@ class RowReduction:
         weights: float64, shape (kinds, columns that have weights).
         levels: whether everything that is asked follows from the numbers of targets at each number of hops.
         decay: how weights count less at larger distances: the number of the decay function, its second parameter, and
-            its middles, float64, which replace the limits.  None if all weights below a limit count fully.
+            an array of its first parameters (middles), float64, which replace the limits.  None if all weights below a
+            limit count fully.
         columns: int32: the wanted columns of rows of distances to all vertices; all attributes above refer to these
             columns.  None for all.
-        cutoff: the least entry that counts as unreachable, of the working type; None for none.
+        cutoff: the least entry that counts as unreachable, of the working type; None without a cutoff.
     """
 
     own: npt.NDArray[np.int64]
@@ -279,7 +280,7 @@ class ReducedRows:
 
 @runtime_checkable
 class ReducingSink(Protocol):
-    """A sink that needs no rows from a device that reduces them."""
+    """A sink that takes the results of reductions instead of rows, from a device that can reduce rows."""
 
     @property
     def reduction(self) -> RowReduction | None:
@@ -287,12 +288,14 @@ class ReducingSink(Protocol):
         ...
 
     def take_reduced(self, first: int, reduced: ReducedRows) -> None:
-        """Take the results of rows ``first``, ...  Several threads may call this, each with its own rows."""
+        """Take the results of the rows from number ``first`` on.  Several threads may call this for different rows."""
         ...
 
     def take_levels(self, first: int, levels: npt.NDArray[np.int64]) -> None:
-        """Take the numbers of targets of rows ``first``, ... at each number of hops, shape (rows, longest + 1), not
-        counting the sources themselves; called only if :attr:`RowReduction.levels` is set.
+        """Take the numbers of targets at each number of hops, shape (rows, longest + 1), of the rows from number
+        ``first`` on.
+
+        Sources are not counted among the targets.  This is called only if :attr:`RowReduction.levels` is set.
         """
         ...
 
@@ -331,28 +334,28 @@ class PathCounting:
 
 
 def bytes_a_row(n: int, over: int, ends: bool) -> int:
-    """Return the bytes of the work space in which a row is counted.
+    """Return the bytes of the work space in which the paths of a row are counted.
 
     Args:
-        n: vertices.
-        over: arcs, if what passes over them is counted, else 0.
-        ends: whether what ends at vertices is counted.
+        n: number of vertices.
+        over: number of arcs if the paths over arcs are counted, else 0.
+        ends: whether the paths that end at vertices are counted.
     """
     return n * (32 + 8 * ends) + 8 * over
 
 
 @dataclass(frozen=True, eq=False)
 class CountedPaths:
-    """What was counted in some rows.
+    """The flow that was counted in some rows.  A pair of vertices shares its flow equally among its shortest paths.
 
     Attributes:
-        rows: int64: their numbers.
-        vertices: float64, shape (n,): what passes through each vertex, without what begins or ends there.
-        ends: float64, shape (n,): what ends at each vertex; empty where it was not asked for.
-        over: float64, shape (arcs,): what passes over each arc; empty where it was not asked for.
-        told: float64, shape (rows, 3): for each row, what left its source, what arrived, and the largest number of
-            shortest paths to a vertex.  That number is -1 if a vertex that the row reaches was not found over its tight
-            arcs.
+        rows: int64: the numbers of the rows.
+        vertices: float64, shape (n,): the flow through each vertex, without the flow that begins or ends there.
+        ends: float64, shape (n,): the flow that ends at each vertex; empty where it was not asked for.
+        over: float64, shape (arcs,): the flow over each arc; empty where it was not asked for.
+        told: float64, shape (rows, 3): for each row, the flow that left the source, the flow that arrived, and the
+            largest number of shortest paths to a vertex.  This number is -1 if a vertex that the row reaches was not
+            found over tight arcs.
     """
 
     rows: Indices
@@ -364,11 +367,11 @@ class CountedPaths:
 
 @runtime_checkable
 class CountingSink(Protocol):
-    """A sink that needs no rows from a device that counts paths in them."""
+    """A sink that takes counts of paths instead of rows, from a device that can count paths."""
 
     @property
     def counting(self) -> PathCounting:
-        """What is counted."""
+        """What the device has to count."""
         ...
 
     def take_counted(self, counted: CountedPaths) -> None:

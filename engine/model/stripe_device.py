@@ -93,7 +93,8 @@ class Streamer(Protocol):
     first, because P = C (x) P.
 
     In undirected graphs, A is a part of P: the columns of P left of its pivot block hold, transposed, the pivot columns
-    of the stripes above.  They are copied there two rounds ahead, while those stripes are on the device.
+    of the stripes above P.  These columns are copied into P two rounds ahead, while the stripes above P are on the
+    device.
     """
 
     @property
@@ -115,8 +116,8 @@ class Streamer(Protocol):
         ...
 
     def guard(self) -> AbstractContextManager[object]:
-        """Return the context in which the device's thread works: it makes the device current and translates its
-        errors.
+        """Return the context in which the device's thread works.  It makes the device current, and translates errors of
+        the device.
         """
         ...
 
@@ -223,7 +224,7 @@ class PanelDevice(Protocol):
         ...
 
     def guard(self) -> AbstractContextManager[object]:
-        """Return the context in which the device works: it makes the device current and translates its errors."""
+        """Return the context in which the device works.  It makes the device current, and translates its errors."""
         ...
 
     def begin(self, k: int, take: Callable[[int], Array]) -> None:
@@ -236,8 +237,8 @@ class PanelDevice(Protocol):
         Args:
             k: the panel.
             stripe: number of the stripe.
-            rows: its rows X, shape (rows, n), in host memory; None if the device holds them, or still keeps them as a
-                part of the panel of the last ``give``.
+            rows: the rows X of the stripe, shape (rows, n), in host memory; None if the device holds them, or still
+                keeps them as a part of the panel of the last ``give``.
             hold: hold the stripe until ``forget``.  There are never more such stripes than ``most_held``.
         """
         ...

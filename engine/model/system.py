@@ -28,7 +28,7 @@ LEVELS: Final = {
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
 LEVEL_VARIABLE: Final = "APSP_CPU_LEVEL"
-#: Signals whose handlers may raise an exception; that of Ctrl-C (SIGINT) does.
+#: Signals whose handlers may raise an exception.  Python's own handler of SIGINT (Ctrl-C) does.
 INTERRUPTS: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
 
 
@@ -112,7 +112,7 @@ def control_groups() -> tuple[str, ...]:
 
 @cache
 def _tree(top: Path, own: str) -> tuple[str, ...]:
-    """Return the folders from that of a group up to ``top``."""
+    """Return the folder of a control group and the folders of its parents, up to ``top``."""
     here = top / own
     if ".." in here.parts:  # the group lies outside of the part of the tree that this process sees
         return (str(top),)
@@ -124,9 +124,9 @@ def _tree(top: Path, own: str) -> tuple[str, ...]:
 
 
 def _content(file: Path | str) -> str:
-    """Return the text of a small file of the system; the first read that is not full is the last.
+    """Return the text of a small system file.  Reading ends with the first read of fewer than ``_READ`` bytes.
 
-    A plan reads several of them, and ``read_text`` takes four times as long.
+    Planning reads several such files, and ``read_text`` takes four times as long.
     """
     handle = os.open(file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
@@ -154,8 +154,9 @@ def _reclaimable(group: str) -> int:
 
 
 def level_settings(wanted: str, present: Mapping[str, bool]) -> dict[str, str]:
-    """Return numba's settings for a level.  They are empty if ``wanted`` is empty or no level fits, so that numba
-    compiles for this processor.
+    """Return numba's settings for a level of x86-64 processors.
+
+    The settings are empty if ``wanted`` is empty or no level fits, so that numba compiles for this processor.
 
     Args:
         wanted: name of a level; ``auto`` for the highest that the processor has, empty for the processor itself.

@@ -24,8 +24,10 @@ _BLOCK: Final = 2**16
 
 
 class Tier(Protocol):
-    """The operations.  The threads of all devices call them at the same time, but never two threads for one stripe; in
-    passes, several may take and drop one stripe, while none gives it.
+    """The operations of a tier, which the threads of all devices call at the same time.
+
+    In rounds, no two threads use the same stripe at the same time.  In passes, several threads may take and drop a
+    stripe at the same time, but not while a thread gives it.
 
     A stripe's rows are an array of shape (rows of the stripe, n), C-contiguous, in host memory.  An array from ``take``
     or ``blank`` belongs to the caller until the caller passes it to ``give`` or ``drop``.  Callers request at most

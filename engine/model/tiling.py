@@ -16,7 +16,7 @@ from typing import Final
 
 from engine.model.device_layout import SINGLE, SLACK, padded_side, rounds_bytes, tile_side
 
-#: The rows of a stripe are a multiple of the rows of the store's tiles.
+#: The number of rows of a stripe is a multiple of this number, the number of rows of the store's tiles.
 GRAIN: Final = 64
 #: When a GPU closes a panel, it copies and relaxes this number of columns at a time.
 CHUNK: Final = 8192
@@ -29,9 +29,9 @@ LOWERED: Final = 1
 FINISHED: Final = 2
 #: Stripes in flight on a GPU: one is copied in, one is relaxed, one is copied out, and one waits.
 SLOTS: Final = 4
-#: Products by stripes that are queued ahead on a GPU in passes, so that it has work while the CUDA driver locks a piece
-#: of host memory, during which it accepts no other call for 0.07 to 0.35 s.  A product takes about 12 ms at n = 200,000
-#: on an H200.  With more queued products, a slow GPU would continue for seconds after a request to stop.
+#: Number of products by stripes that are queued ahead on a GPU in passes.  So the GPU has work while the CUDA driver
+#: locks a piece of host memory and accepts no other call for 0.07 to 0.35 s.  A product takes about 12 ms (n = 200,000,
+#: H200).  With more queued products, a slow GPU would continue for seconds after a request to stop.
 QUEUED: Final = 8
 
 Span = tuple[int, int]
@@ -84,11 +84,12 @@ class Tiling:
     def panels(self) -> int:
         """The number of panels held at a time.
 
-        In rounds, these are the panel of the current round and that of the next one, which is closed ahead; with
-        ``symmetric`` also the panel after it, whose columns are being collected.  In passes, a CPU holds one panel.  A
-        GPU holds three: the current panel, which is relaxed; the previous panel, which is stored and then relaxes the
-        current one; and the next panel, which is loaded.  With few slots a GPU holds two, and loads the next panel
-        later.
+        In rounds, these are the panel of the current round and the panel of the next round, which is closed ahead.
+        With ``symmetric`` there is also the panel of the round after the next, whose columns are being collected.
+
+        In passes, a CPU holds one panel.  A GPU holds three: the current panel, which is relaxed; the previous panel,
+        which is stored and then relaxes the current one; and the next panel, which is loaded.  With few slots a GPU
+        holds two, and loads the next panel later.
         """
         if self.passes:
             return 1 if self.slots == 1 else 2 if self.slots < SLOTS else 3
@@ -161,8 +162,8 @@ def round_updates(tiling: Tiling, k: int, stripe: int, n: int) -> int:
     """Return the updates that relaxing a stripe by the panel of round ``k`` takes.
 
     Args:
-        tiling, n: the layout; vertices.
-        k, stripe: the round; number of the stripe.
+        tiling, n: the layout, and the number of vertices.
+        k, stripe: the numbers of the round and of the stripe.
     """
     start, stop = tiling.pivot(k, n)
     return (stop - start) * stripe_entries(tiling, stripe, n)
@@ -235,7 +236,7 @@ def device_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
 
 
 def panel_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
-    """Return the bytes of host memory that the panels, and closing one, take when a CPU streams.
+    """Return the bytes of host memory for the panels, and for the work space of closing one, when a CPU streams.
 
     Args:
         tiling: the layout.

@@ -32,7 +32,7 @@ def check_plan(plan: Plan, graph: Graph, options: Options, content: int | None =
         content: :func:`content_of` the graph, if it is known.
 
     Raises:
-        InvalidRequest: the plan was made for another graph, or for other sources, targets or limits of it.
+        InvalidRequest: the plan was made for another graph, or for other sources, targets or limits.
     """
     if not isinstance(plan, Plan):
         raise InvalidRequest(f"plan must be a Plan, found {shown(plan)}", field="plan")

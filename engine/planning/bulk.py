@@ -42,10 +42,10 @@ class Group:
         way: ``stacked``, ``beside`` or ``alone``.
         device: ``cuda`` or ``cpu``; ``auto`` where each graph's own plan decides.
         dtype: working type.
-        side: rows of the padded matrix, or of the largest matrix.
+        side: number of rows of every padded matrix (``stacked``), else of the largest matrix.
         nonnegative: no arc is negative.
         members: the graphs' places in the bulk.
-        launch: number of graphs in one launch (``stacked``), or that are solved at the same time.
+        launch: number of graphs in one launch (``stacked``), else number of graphs that are solved at the same time.
         seconds: predicted time, stores included.
         reason: why the graphs are solved in this way, in a sentence.
         device_memory: bytes of device memory that one launch takes.
@@ -159,7 +159,7 @@ def _share(machine: Machine) -> Machine:
 def _stacks(
     problems: Mapping[int, Problem], plans: Mapping[int, Plan], machine: Machine, options: Options
 ) -> list[Group]:
-    """Group the graphs that suit a launch by type and padded size; neighbouring sizes are joined where that saves
+    """Group the graphs that can be stacked by working type and padded size.  Adjacent sizes are joined where that saves
     time."""
     device = machine.cuda
     if device is None or options.device == "cpu" or options.max_hops is not None or options.algorithm != "auto":
@@ -191,7 +191,10 @@ def _stacks(
 
 
 def _joined(sizes: Mapping[int, Sequence[int]], rate: float) -> list[tuple[int, list[int]]]:
-    """Return padded sides with members: a size joins the next larger one where padding costs less than a launch."""
+    """Return groups of graphs, each as a padded side and its members.
+
+    A size is joined with the next larger size where padding costs less than a launch.
+    """
     found: list[tuple[int, list[int]]] = []
     for side in sorted(sizes):
         before, members = found[-1] if found else (side, [])

@@ -49,7 +49,7 @@ class RoundShares:
 
     Attributes:
         closing: closing a panel as wide as the matrix, of a directed graph.
-        closing_half: the same for an undirected graph, whose stripes hold half of the entries.
+        closing_half: closing such a panel of an undirected graph, whose stripes hold half of the entries.
         low_rows: products by low stripes; the share is this number divided by the height of a stripe, in rows.  For the
             heights in ``LOW_STRIPES`` that table holds the share.
         low_resident: in rounds, the share of low stripes is multiplied by the sum of this number and of the fraction of
@@ -125,11 +125,11 @@ RESIDENT_SPARE: Final = _decided("RESIDENT_SPARE", 8 * 2**20, "bytes", "d387507"
 #: More GPUs share a streamed matrix only if they are predicted to take less than this share of the time that fewer GPUs
 #: take.
 MORE_GPUS_PAY: Final = _decided("MORE_GPUS_PAY", 0.95, "ratio of seconds", "24ee8ce")
-#: A long solve that commits its progress is preferred to one that does not if it takes less than this many times the
-#: seconds.
+#: For long solves, a candidate that commits its progress is preferred to a candidate that does not, if it takes less
+#: than this many times the seconds of the other candidate.
 UNKEPT: Final = _decided("UNKEPT", 1.25, "ratio of seconds", "ffd677c")
-#: A solve in memory that takes at least this time should commit copies to the store: without them, its work would be
-#: lost if the process ended.
+#: A solve in memory that takes at least this time, on a GPU or on a CPU, should commit copies to the store.  Without
+#: these copies, its work would be lost if the process ended.
 LONG_ON_GPU: Final = _decided("LONG_ON_GPU", 120.0, "seconds", "ffd677c")
 LONG_ON_CPU: Final = _decided("LONG_ON_CPU", 60.0, "seconds", "6ecede7")
 
@@ -229,8 +229,8 @@ PULL_RATES: Final = _measured(
 )
 #: Time of all searches of a solve in addition to pulling tentative distances: arcs are sorted and sent, and ``lists``
 #: need an order of the vertices first.  Breadth-first searches (``hops``) do not split a vertex with many in-arcs, so
-#: each step waits for the vertex that has most: on as-caida20070917, where one has 1,452, a whole solve took 4.3 ms
-#: longer than with ``sweep``.
+#: each step waits for the vertex that has most.  On as-caida20070917, where a vertex has 1,452 in-arcs, a whole solve
+#: took 4.3 ms longer than with ``sweep``.
 SEARCH_START: Final = _measured(
     "SEARCH_START", {"sweep": 0.2e-3, "lists": 4e-3, "hops": 4.2e-3}, "seconds", "fa715c2", H200
 )
@@ -270,7 +270,8 @@ DEVICE_ENTRY_SECONDS: Final = _measured("DEVICE_ENTRY_SECONDS", 4e-12, "seconds"
 #: Share of the rate of large products that whole solves in rounds reach on processors (docs/benchmarks.md).
 ROUNDS_EFFICIENCY: Final = _measured("ROUNDS_EFFICIENCY", 0.88, "share", "ffd677c", EPYC)
 #: Loading the panel into the processors' caches, once for each stripe, takes as long as relaxing PANEL_LOAD_ROWS rows.
-#: For undirected graphs the panel is also packed for each stripe; both together take as long as PANEL_PACK_ROWS rows.
+#: For undirected graphs the panel is also packed for each stripe; loading and packing take as long as relaxing
+#: PANEL_PACK_ROWS rows.
 PANEL_LOAD_ROWS: Final = _measured("PANEL_LOAD_ROWS", 14, "rows", "cfbf7ba")
 PANEL_PACK_ROWS: Final = _measured("PANEL_PACK_ROWS", 40, "rows", "ffd677c")
 #: Stripes in host memory in addition to the panels: two are read ahead, one is relaxed, three are written.  With GPUs
@@ -285,7 +286,7 @@ SPARE_DISK: Final = _decided("SPARE_DISK", 1 / 16, "share of the store", "ffd677
 SPARE_FILES: Final = _decided("SPARE_FILES", 64, "files of 2 MiB", "ffd677c")
 #: Host memory that the CUDA driver takes during a solve, in addition to what it held when the solve was planned.
 DRIVER_BYTES: Final = _measured("DRIVER_BYTES", 2**30, "bytes", "8ff42bb")
-#: Several GPUs may share a matrix of at least this size, even if one could hold it.
+#: Several GPUs may share a matrix of at least this size, even if one GPU could hold it.
 SHARED_FROM: Final = _decided("SHARED_FROM", 16384, "vertices", "6abc271")
 #: In GPU solves that use the disk, two activities (products and copies, writing and mirroring, or writing and products)
 #: overlap, except for this share of the shorter one.
@@ -299,10 +300,12 @@ FEW_SLOTS: Final = _measured("FEW_SLOTS", 0.02, "share", "b1b2e23")
 BUS_MARGIN: Final = _decided("BUS_MARGIN", 1.25, "ratio of widths", "8a7fa53")
 #: Least seconds between the starts of two products, counted over all GPUs that share passes, while rows are written:
 #: one process starts the products of all GPUs.  With stripes and panels of 1,024 rows, four GPUs made 44.8 T updates/s
-#: in the pass up for n = 120,000.  For n = 200,000, whose products take longer, they made 66.3, as in the pass down.
+#: in the pass up for n = 120,000.  For n = 200,000, whose products take longer, they made 66.3 T updates/s, as many as
+#: in the pass down.
 FEEDING_SECONDS: Final = _measured("FEEDING_SECONDS", 0.0028, "s", "277f812", H200)
-#: ROUND_SHARES is what a round on GPUs takes in addition to its products, to compare layouts.  LOW_STRIPES is, by the
-#: height of a stripe, the share of time that products lose because low stripes do not fill waves of thread blocks.
+#: ROUND_SHARES holds the times that a round on GPUs takes in addition to its products; planning compares layouts with
+#: them.  LOW_STRIPES holds, for heights of a stripe, the share of time that products lose because low stripes do not
+#: fill waves of thread blocks.
 ROUND_SHARES: Final = _measured("ROUND_SHARES", RoundShares(), "shares of the products of a round", "8a7fa53", H200)
 LOW_STRIPES: Final = _measured("LOW_STRIPES", {1024: 0.0, 512: 0.005}, "share by rows", "8a7fa53", H200)
 #: MIRROR_RATE: rate at which one thread mirrors the upper half of a matrix.  MIRROR_THREADS: the largest number of
@@ -317,8 +320,9 @@ FINISH_SHARE: Final = _counted("FINISH_SHARE", 1.5, "bytes per byte of the matri
 
 #: Time that the driver, the scheduler and a worker, one after the other, spend on managing a task.
 CONTROL_SECONDS: Final = _measured("CONTROL_SECONDS", 0.01, "seconds", "b2eda1d")
-#: Idle time of a worker in a round, not counting the closing of panels.  Measured with four GPUs and pivot blocks of
-#: 2,048 vertices for tasks that overlap, and with two GPUs and 2,048 and 4,096 vertices for tasks that do not.
+#: Idle time of a worker in a round, by how far rounds overlap (``engine.model.pace``).  The time in which panels are
+#: closed is not counted.  Measured with four GPUs and pivot blocks of 2,048 vertices for tasks that overlap, and with
+#: two GPUs and 2,048 and 4,096 vertices for tasks that do not.
 IDLE_SECONDS: Final = _measured(
     "IDLE_SECONDS", {PROCESSORS: 0.01, RESIDENT: 0.015, PASSING: 0.06}, "seconds", "4c3f87e", FOUR_H200
 )
@@ -331,7 +335,7 @@ LOCKING_SECONDS: Final = _measured("LOCKING_SECONDS", 7.0e-11, "seconds per byte
 #: round.
 TASK_SECONDS: Final = _measured("TASK_SECONDS", 0.002, "seconds", "5eb569d")
 ROUND_TASKS: Final = _counted("ROUND_TASKS", {"cpu": 3, "cuda": 4}, "tasks per worker and round", "5eb569d")
-#: Most disk that panels take in the store between two commits.
+#: Most disk space that panels take in the store between two commits, as a share of the matrix.
 PANEL_DISK: Final = _decided("PANEL_DISK", 0.25, "share of the matrix", "b2eda1d")
 
 # ---- many graphs ----------------------------------------------------------------------------------------------------

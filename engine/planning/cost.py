@@ -34,7 +34,8 @@ from engine.planning.constants import (
     THREAD_SECONDS,
 )
 
-#: What :func:`candidate` changes; making a candidate of fifteen fields from nothing takes twice as long.
+#: :func:`candidate` copies this object and changes fields of the copy; constructing a candidate with all its fifteen
+#: fields takes twice as long.
 _EMPTY: Final = Candidate("", 0, 0, 0.0)
 
 
@@ -261,7 +262,7 @@ def search_candidate(
     limits, from_targets = {"threads": threads, "memory": setting.machine.memory}, False
     if columns < searches:
         aside = batch_rows(searches, columns, size, **limits) * searches * size
-        # bytes of the reversed arcs, of the whole rectangle, and of the bands of it that are being transposed
+        # bytes of the reversed arcs, of the whole rectangle, and of those bands of the rectangle that are transposed
         rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
         spare = setting.machine.memory - setting.machine.resident - PROCESS_BYTES
         from_targets = own + rectangle + 2 * aside < spare

@@ -63,5 +63,5 @@ def lattice_passes(problem: Problem) -> float:
 
 
 def is_lattice(problem: Problem) -> bool:
-    """Return whether a graph is known to be as long as a lattice."""
+    """Return whether the hops across a graph are as many as in a lattice; False if they were not computed."""
     return bool(problem.across >= max(1, LATTICE * math.sqrt(problem.n)))

@@ -1,9 +1,9 @@
 """Predicted costs of a solve over many workers: the width of the pivot block, bytes and seconds.
 
 In rounds every worker relaxes its share of the stripes.  Meanwhile the next panel is closed and sent to all workers
-through the store.  These overlap well if the pivot block is neither too narrow (many panels, short tasks) nor too wide
-(few stripes to distribute, and a single worker computes the product of the pivot block and its panel).  Searches are
-distributed by rows.
+through the store.  Relaxing overlaps well with closing and sending if the pivot block is neither too narrow (many
+panels, short tasks) nor too wide (few stripes to distribute, and a single worker computes the product of the pivot
+block and its panel).  Searches are distributed by rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def in_rounds(setting: Setting, workers: Workers) -> Candidate:
     whole = whole_width(setting.problem.n)
     grid = LayoutGrid("host", [w for w in WORKER_WIDTHS if w < whole] or [whole])
     found = [_rounds(setting, workers, tiling) for tiling in grid.layouts()]
-    # if no width fits, the narrowest is estimated, and the refusal says how much memory it needs
+    # if no width fits, the narrowest width is estimated, and the refusal says how much memory it needs
     found = [c for c in found if c.device_memory <= workers.memory and lacking(c, setting) is None] or found[:1]
     return min(found, key=lambda c: c.seconds)
 
@@ -105,7 +105,7 @@ class Times:
 
     Attributes:
         work: products, on the worker that has the most stripes.
-        panels: closing the panels one after the other while earlier ones are sent; if another worker closed the
+        panels: closing the panels one after the other while earlier panels are sent; if another worker closed the
             previous panel, closing waits until that panel has arrived.
         orders: the scheduler's work of managing tasks.
         store: reading and writing, in every round, the stripes that do not fit in memory.
@@ -186,7 +186,7 @@ def _rounds(setting: Setting, workers: Workers, tiling: Tiling) -> Candidate:
 
 
 def _of_one(setting: Setting, workers: Workers) -> Setting:
-    """Return the setting for an estimate of one worker alone."""
+    """Return ``setting`` with the machine of one worker alone."""
     machine, count = setting.machine, workers.count
     alone = replace(
         machine,
@@ -199,7 +199,10 @@ def _of_one(setting: Setting, workers: Workers) -> Setting:
 
 
 def _shared_out(one: Candidate, workers: Workers) -> Candidate:
-    """Distribute the rows of a candidate in batches; every worker repeats the phases before the rows."""
+    """Return the candidate ``one`` of a single worker, changed so that all workers share its rows in batches.
+
+    Every worker repeats the phases before the rows.
+    """
     shared = {"search", "sweep"}
     phases = tuple(
         replace(phase, seconds=phase.seconds / workers.count) if phase.name in shared else phase for phase in one.phases

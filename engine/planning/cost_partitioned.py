@@ -25,8 +25,8 @@ from engine.planning.cost import Setting, batch_rows, candidate, device_write
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Estimate from the number of updates that the trial partition found; without a trial the graph counts as one
-    part.
+    """Estimate the costs from the number of updates that the trial partition found.  Without a trial the graph counts
+    as one part.
     """
     problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
     facts = problem.parts or whole(problem.n)
@@ -45,7 +45,10 @@ def estimate(setting: Setting) -> Candidate:
 
 
 def estimate_device(setting: Setting) -> Candidate:
-    """Estimate steps 1 and 2 on the processors, and the rows on the GPU, which are copied while others are swept."""
+    """Estimate steps 1 and 2 of ``engine.algorithms.partitioned`` on processors, and the sweeps for rows on the GPU.
+
+    Rows are copied while other rows are swept.
+    """
     problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
     if machine.cuda is None:
         raise ValueError("the machine has no device")
@@ -85,7 +88,7 @@ def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) ->
     Args:
         setting: problem, machine, type and bytes.
         facts: the parts of the sizes that suit processors.
-        directed: whether there are tables in both directions; one elimination makes both.
+        directed: whether there are tables for both directions of paths; one elimination makes both tables.
     """
     size, ways = setting.kind.itemsize, 1 + directed
     prepare = _prepare(setting, replace(facts, prepare=facts.prepare + (ways - 1) * facts.above))
@@ -97,7 +100,7 @@ def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) ->
 
 
 def _prepare(setting: Setting, facts: PartsFacts) -> Phase:
-    """Return the phase of steps 1 and 2."""
+    """Return the phase of steps 1 and 2 of ``engine.algorithms.partitioned``, which compute the tables of lengths."""
     rate = setting.rate / setting.machine.threads * PARTS_EFFICIENCY
     seconds = facts.prepare / rate + facts.count * PART_SECONDS
     return Phase("prepare", seconds, updates=facts.prepare)

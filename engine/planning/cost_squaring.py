@@ -27,7 +27,7 @@ def estimate(setting: Setting) -> Candidate:
 
 
 def estimate_device(setting: Setting) -> Candidate:
-    """Estimate the same powers on a GPU."""
+    """Estimate all powers up to the limit on hops, computed on a GPU."""
     problem = setting.problem
     schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
     workspace = 2 * device_layout.padded_side(problem.n, setting.kind.itemsize) ** 2 * setting.kind.itemsize
@@ -41,8 +41,8 @@ class Schedule:
 
     Attributes:
         hops: the power that is computed.
-        by_rows: the wanted rows are multiplied by the weights, with one arc more each time; otherwise the matrix is
-            squared, and squares are multiplied by the bits of ``hops``.
+        by_rows: whether the wanted rows are multiplied by the weights again and again, which adds one arc each time.
+            Otherwise the matrix is squared, and the bits of ``hops`` say which squares are multiplied.
         updates: updates of the whole solve, if no power equals the previous one, which would end the solve early.
     """
 
@@ -78,8 +78,9 @@ def _limit(n: int, hops: int | None) -> int:
 
 
 def power_updates(n: int, rows: int, hops: int, *, symmetric: bool = False) -> int:
-    """Return the updates to compute rows of a power by the bits of its exponent: squarings, and a product for each
-    further bit that is 1.
+    """Return the number of updates that it takes to compute rows of a power by the bits of its exponent.
+
+    The matrix is squared for each bit but the highest one, and there is a product for each 1 among these bits.
 
     Args:
         n: vertices.

@@ -119,7 +119,7 @@ def _store(setting: Setting, tiling: Tiling) -> Candidate:
 def disk_work(setting: Setting, tiling: Tiling) -> tuple[int, float]:
     """Return the bytes that a solve from the store reads and writes, and the seconds that the disk takes for them.
 
-    The first reading of a stripe does not count, because it is made from the arcs.
+    The first reading of a stripe does not count, because the stripe is then made from the arcs.
     """
     n, machine = setting.problem.n, setting.machine
     once = entries(tiling, n) * setting.kind.itemsize
@@ -144,8 +144,8 @@ def store_buffers(tiling: Tiling, devices: int) -> int:
     """Return the number of stripes held in host memory while the matrix lies in the store; with GPUs there are more, so
     that no GPU waits.
 
-    In passes each device requests stripes in advance, so each needs as many as the first.  With fewer, all devices
-    could hold stripes that they have read and wait for one another's memory to write.
+    In passes each device requests stripes in advance, so every device needs as many stripes as the first device.  With
+    fewer stripes, all devices could hold stripes that they have read and wait for one another's memory to write.
     """
     beside = GPU_STRIPE_BUFFERS if tiling.slots > 1 else 0
     each = STRIPE_BUFFERS if tiling.passes else tiling.slots + 1
@@ -158,9 +158,8 @@ def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
     count = updates(tiling, n)
     efficiency = ROUNDS_EFFICIENCY / (1 + (PANEL_PACK_ROWS if tiling.symmetric else PANEL_LOAD_ROWS) / tiling.height)
     width = min(tiling.width, n)
-    # Updates that ``count`` leaves out: for directed graphs those of closing one panel; for undirected graphs those of
-    # closing all panels, because panels are closed over whole rows, and stripes are relaxed, and counted, only right of
-    # the diagonal.
+    # ``count`` leaves out the updates that close one panel of a directed graph, or all panels of an undirected graph.
+    # For undirected graphs, ``count`` covers only entries right of the diagonal, but panels are closed over whole rows.
     closing = 2 * n * n * width if tiling.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 

@@ -79,7 +79,8 @@ def as_many_as_pay(found: Sequence[Candidate], setting: Setting) -> Candidate:
 
     Args:
         found: candidates of one tier, the fewest GPUs first.
-        setting: problem, machine and type; if no candidate fits its memory, the one with the fewest GPUs is returned.
+        setting: problem, machine and type.  If no candidate fits the machine's memory, the candidate with the fewest
+            GPUs is returned.
     """
     memory, best = setting.machine.memory, found[0]
     for more in found[1:]:
@@ -148,8 +149,8 @@ def _write(setting: Setting, *, mirrored: bool) -> Phase:
 
 
 def _rest(write: Phase, relax: Phase) -> Phase:
-    """Return the phase of writing that remains after the passes: during the second half of their time they already
-    write finished rows.
+    """Return the phase of writing that remains after the passes.  During the second half of ``relax``, finished rows
+    are already written.
     """
     hidden = relax.seconds / 2
     return replace(write, seconds=max(0.0, write.seconds - hidden) + UNHIDDEN * min(write.seconds, hidden))

@@ -97,7 +97,7 @@ class StreamingDevices:
     """The GPUs that share a streamed matrix.
 
     Attributes:
-        count: their number.
+        count: number of GPUs.
         memory: bytes of each device's memory that may be used.
         bus_rate: bytes per second of all devices together in each direction, while both directions are used.
         relax_rate: updates a second of all devices together.
@@ -141,7 +141,7 @@ def least_layout(*, symmetric: bool = False, passes: bool = False) -> Tiling:
 
 
 def _keep(tiling: Tiling, n: int, itemsize: int, devices: StreamingDevices) -> Tiling:
-    """Return the same layout with as many groups resident on each device as its memory holds."""
+    """Return ``tiling`` with as many groups of stripes resident on each device as its memory holds."""
     left = devices.memory - device_bytes(replace(tiling, resident=tiling.group), n, itemsize)
     if left < 0:
         return tiling
@@ -189,16 +189,17 @@ def waiting(tiling: Tiling, n: int, devices: int, bus: float) -> float:
     Args:
         tiling: the layout.
         n: vertices.
-        devices: their number.
-        bus: seconds of copying a panel to a device, divided by those of relaxing a panel by a panel.
+        devices: number of devices.
+        bus: seconds of copying a panel to a device, divided by the seconds of relaxing a panel by a panel.
     """
     panels, step = tiling.rounds(n), 2 + 2 * bus
     return min(devices, (devices - 1) / (2 * panels) + devices * (devices - 1) * (step / panels) ** 2)
 
 
 def _pass_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float) -> float:
-    """Return the relative time of passes, as :func:`_round_cost` does for rounds; here the depth of the products is the
-    height of a stripe.
+    """Return the relative time of passes, as :func:`_round_cost` does for rounds.
+
+    In passes, the depth of the products is the height of a stripe.
     """
     shares, step = ROUND_SHARES, wanted / BUS_MARGIN / tiling.width
     closing = tiling.width / n * shares.closing
@@ -213,8 +214,9 @@ def _pass_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float)
 
 
 def _streaming(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
-    """Return the time of products and copies, divided by the time of the products; a panel takes as long as its
-    products or its copies, whichever take longer.
+    """Return the time of products and copies, divided by the time of the products.
+
+    A panel takes as long as its products or its copies, whichever take longer.
 
     If stripes are held, the first panels of a pass need few copies, and the last panels need copies of all stripes that
     are not held.  A GPU of 8 GiB held 18 of 79 stripes of 1,024 rows (n = 80,000).  During the last panels, the bus

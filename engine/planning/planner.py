@@ -113,8 +113,8 @@ def choose(
 def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> list[Candidate]:
     """Return the candidates that can solve the problem and that the options allow, whether they fit or not.
 
-    If both breadth-first and label-correcting searches suit the problem, the latter are left out: a trial on a GPU
-    measures one time for both, so the planner could not compare them.
+    If both breadth-first and label-correcting searches suit the problem, label-correcting searches are left out.  A
+    trial on a GPU measures one time for both kinds of searches, so the planner could not compare them.
     """
     hops = options.algorithm == "auto" and setting.unsuitable["bfs"] is None
     return [
@@ -151,8 +151,9 @@ def _candidates(setting: Setting, options: Options) -> list[Candidate]:
 
 
 def _cost(candidate: Candidate) -> float:
-    """Return the seconds by which candidates are compared; those of a long solve that would be lost if its process
-    ended are multiplied by UNKEPT.
+    """Return the seconds by which candidates are compared.
+
+    The seconds of a long solve whose work would be lost if the process ended are multiplied by UNKEPT.
     """
     kept = candidate.streaming is not None or by_rows(candidate.algorithm)
     long = LONG_ON_CPU if candidate.device == "cpu" else LONG_ON_GPU
@@ -246,7 +247,10 @@ def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidat
 
 
 def _fits(candidate: Candidate, machine: Machine) -> bool:
-    """Return whether a candidate is known to lack nothing on a machine without a GPU and without workers."""
+    """Return whether a machine without a GPU and without workers has enough memory and disk for a candidate.
+
+    For all other machines this returns False, and the candidate has to be checked in full.
+    """
     alone = machine.cuda is None and machine.workers is None
     return alone and candidate.memory <= machine.memory and (machine.disk is None or candidate.disk <= machine.disk)
 

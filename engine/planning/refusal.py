@@ -40,7 +40,7 @@ class Shortage:
         resource: its name, one of ``RESOURCES``.
         needed: bytes that the candidate needs.
         available: bytes that may be used.
-        text: the same in words.
+        text: resource and bytes in words.
     """
 
     resource: str
@@ -111,7 +111,7 @@ def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]
     """Return budgets that suffice, in ascending order of growth.
 
     If any remedies need just one larger budget, only these are returned; otherwise each needs several.  A remedy is
-    left out if a faster one suffices with the same budgets, because that one would be planned.
+    left out if a faster one suffices with the same budgets, because the faster one would be planned.
 
     Args:
         setting: problem, machine and type, where no candidate fits.
@@ -278,7 +278,7 @@ def _words(remedy: Remedy, machine: Machine, options: Options) -> str:
 
 
 def option_for(name: str, size: int, machine: Machine, options: Options) -> str | None:
-    """Return the option of the command line that grants a budget; None if the machine has less than that.
+    """Return the option of the command line that grants a budget; None if the machine has less than ``size`` bytes.
 
     Args:
         name: the resource.

@@ -1,13 +1,14 @@
 """The kernels that sum quantities along the shortest paths of 16 sources side by side (``engine.rows._lane_vectors``).
 
-A vertex is visited in all lanes at once: its distances say which arc ends the path in each lane, and its sums are those
-of the arc's tail and the quantities of the arc.  So tails have to be summed before heads.  Vertices are visited in the
-order of their distance from some of the sources, later in the order in which they were finished for the 16 sources
-before.  Where a tail is not summed yet in some lanes, it is visited first, for these lanes: a path in one lane never
-returns to a vertex, because weights are positive, so this ends.
+A *lane* belongs to one source.  A vertex is visited in all lanes at once: its distances say which arc ends the path in
+each lane, and its sums are the sums of the arc's tail plus the quantities of the arc.  So tails have to be summed
+before heads.  For the first 16 sources, vertices are visited in the order of their distance from some of the sources.
+Later they are visited in the order in which they were finished for the previous 16 sources.  Where a tail is not summed
+yet in some lanes, it is visited first, for these lanes.  This ends, because weights are positive, so that a path in one
+lane never returns to a vertex.
 
-Arcs of length zero are the exception.  The vertices that they join, a *cluster*, may wait for each other, so those at
-the same distance are summed together.
+Arcs of length zero are the exception.  The vertices that they join form a *cluster* and may wait for each other, so
+vertices of a cluster at the same distance are summed together.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from engine.graph.kernels import njit
 from engine.rows._lane_vectors import FAR, LANES, SKIPPED, add_arcs, find_arcs, give_square, take_square
 
-#: Vertices of which the sums are written together, so that each row is written in several cache lines.
+#: Number of vertices whose sums are written together, so that each row gets several whole cache lines at a time.
 WIDE = 4 * LANES
 
 
@@ -48,7 +49,9 @@ def whole_rows(rows, places, unit, unreachable, out):  # type: ignore[no-untyped
 
 @njit(nogil=True, cache=True)
 def _near(lines, v):  # type: ignore[no-untyped-def]
-    """Return the mean distance of a vertex from those of some sources that reach it; ``FAR`` if none does."""
+    """Return the mean distance of a vertex from some of the sources, leaving out sources that do not reach it; ``FAR``
+    if none of them reaches it.
+    """
     total, count = np.int64(0), 0
     for j in range(0, LANES, 4):
         length = np.int64(max(lines[v, 0, j], 0))
@@ -59,7 +62,7 @@ def _near(lines, v):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _sort(lines, order, starts):  # type: ignore[no-untyped-def]
-    """Sort the vertices into classes by distance, those without a path last; ``starts`` says where classes start."""
+    """Sort the vertices into classes by distance, vertices without a path last.  ``starts`` is work space for them."""
     n, most, last = len(order), np.int64(0), len(starts) - 2
     for v in range(n):
         near = _near(lines, v)
@@ -93,7 +96,7 @@ def _copy_weight(weights, e, out, at):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _move(order, place, graph, moved):  # type: ignore[no-untyped-def]
-    """Copy the arcs into the vertices, with their quantities, in the order of the vertices."""
+    """Copy the in-arcs of all vertices, and the quantities of these arcs, in the order of the vertices."""
     (into, tails, weights), (wholes, fractions) = graph
     (begins, others, lengths), (own, other) = moved
     at = 0
@@ -113,7 +116,9 @@ def _move(order, place, graph, moved):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _begin(block, space):  # type: ignore[no-untyped-def]
-    """Fill the lines with the distances of 16 rows; return the lane of a source that is not at distance 0, or -1."""
+    """Fill ``lines`` with the distances of 16 rows.  Return the lane of a source that is not at distance 0; -1 if there
+    is none.
+    """
     rows, which, sources, _ = block
     lines, sums = space
     n = rows.shape[1]
@@ -134,8 +139,9 @@ def _begin(block, space):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _best(x, lane, graph, place, lines):  # type: ignore[no-untyped-def]
-    """Return the tight arc into a vertex in one lane from the summed tail with the fewest hops, the first of several;
-    -1 if there is none.
+    """Return the tight arc into vertex ``x`` in one lane; -1 if there is none.
+
+    Of several tight arcs with summed tails, it is the one whose tail has the fewest hops, and of ties the first.
     """
     into, tails, weights = graph[0]
     best, found = np.int32(FAR), np.int64(-1)
@@ -151,7 +157,7 @@ def _join(v, lane, graph, place, space, clusters):  # type: ignore[no-untyped-de
     """Sum the vertices of a cluster that are as far as ``v``, in one lane.
 
     Returns:
-        -1 when they are summed; else a vertex before them that is not summed yet; -2 - x if no path leads to x.
+        -1 if the vertices are summed now; a vertex that has to be summed before them; -2 - x if no path leads to x.
     """
     (into, tails, weights), (wholes, fractions) = graph
     which, begins, members = clusters
@@ -192,8 +198,8 @@ def _first(bits):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _next(v, waits, graph, taken, place, space, clusters):  # type: ignore[no-untyped-def]
-    """Return the vertex to visit before ``v``, and for which lanes; -1 and 0 to visit ``v`` again, or -2 - x as
-    :func:`_join`.
+    """Return the vertex to visit before ``v``, and for which lanes, as bits.  Return -1 and 0 to visit ``v`` again, and
+    -2 - x if no path leads to x.
     """
     (into, tails, _), _ = graph
     lane = _first(waits)
@@ -276,18 +282,18 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
     Args:
         block: rows, int32, shape (rows, n): distances, ``FAR`` where there is no path; int64, shape (16,): which of
             them are summed, and their sources; and 1 if distances beyond a cutoff are unreachable, else 0.
-        anew: 0 to visit the vertices in the order of the call before, which has to be for the same arrays; 1 to sort
-            them first; 2 to sort them and to move the arcs.
+        anew: 0 to visit the vertices in the order of the previous call, which has to be for the same arrays; 1 to sort
+            the vertices first; 2 to sort them and to move the arcs.
         graph: arcs and quantities, the arcs into each vertex by ascending tails: where they begin, int64, shape
             (n + 1,), tails, int32, and weights, int32, None if all are 1; the quantities, int32, shape (arcs, k), and
             float64, shape (arcs, l).  The tail of an arc out of terminal t, of which there are T, is n + t.
         clusters: the cluster of each vertex or -1, int32, shape (n,), empty if no arc has length zero; where the
             members of each cluster begin, int64; and the members, int32.
-        space: lines and sums, aligned to 64 bytes: int32, shape (n + T, 2 + k, 16), and float64, shape (n + T, l, 16),
-            the lines of terminals from n on ``FAR`` and -1, as they are afterwards; the orders: order, finished, int32,
-            done, uint8, shape (n,), and stack, int32, shape (n + 1, 2); where classes start, int64; the place of each
-            vertex among the moved arcs, int32, shape (n,); and what ``graph`` has in moved order, or ``graph`` itself
-            if arcs are never moved.
+        space: lines and sums, aligned to 64 bytes: int32, shape (n + T, 2 + k, 16), and float64, shape (n + T, l, 16).
+            The lines from n on belong to terminals; their distances are ``FAR`` and their hops -1, before and after the
+            call.  The orders: order, finished, int32, done, uint8, shape (n,), and stack, int32, shape (n + 1, 2).
+            Where classes start, int64.  The place of each vertex among the moved arcs, int32, shape (n,).  Arrays for
+            the arcs and quantities of ``graph`` in moved order, or ``graph`` itself if arcs are never moved.
         wanted: int64, shape (16,): which rows of the results are written; int64, the vertices of the columns; the
             values for *no path*, int32 and float64; and what receives the sums: int32, shape (results, k, columns), and
             float64, shape (results, l, columns).

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 LANES: Final = 16
 #: The distance of a vertex without a path; the sum of this and a weight fits in int32.
 FAR: Final = 2**30 - 1
-#: Lines before those of the quantities: distances and hops.
+#: Number of lines of a vertex before the lines of its quantities: distances and hops.
 SKIPPED: Final = 2
 
 _LARGEST: Final = 2**31 - 1
@@ -36,7 +36,7 @@ class _Step:
         self.build, self._context, self._types, self._given = builder, context, signature.args, args
 
     def array(self, *where: int) -> Any:
-        """Return an argument, or an entry of one that is a tuple, as an array with ``data`` and ``shape``."""
+        """Return an argument, or an entry of an argument that is a tuple, as an array with ``data`` and ``shape``."""
         kind, value = self._types[where[0]], self._given[where[0]]
         for k in where[1:]:
             kind, value = kind.types[k], self.build.extract_value(value, k)
@@ -62,7 +62,7 @@ class _Step:
         return self.build.gep(pointer, [place])
 
     def load(self, pointer: Any, *terms: Any) -> Any:
-        """Load a line, which is aligned to a cache line, from :meth:`at`."""
+        """Load a line from the place that :meth:`at` returns.  The line is aligned to a cache line."""
         return self.build.load(self.at(pointer, *terms), align=64)
 
     def entry(self, array: Any, *terms: Any) -> Any:
@@ -70,7 +70,7 @@ class _Step:
         return self.build.load(self.at(array.data, *terms))
 
     def spread(self, value: Any) -> Any:
-        """Return a vector of 16 times ``value``."""
+        """Return a vector of 16 copies of ``value``."""
         vector = ir.VectorType(value.type, LANES)
         undefined = ir.Constant(vector, ir.Undefined)
         one = self.build.insert_element(undefined, value, ir.Constant(_I32, 0))
@@ -96,10 +96,11 @@ def constant(value: int) -> Any:
 
 
 def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any]:
-    """Compare the arcs into a vertex; return its distances, the arc that each lane takes, and where an arc is shorter.
+    """Compare the arcs into a vertex.  Return its distances, the arc that each lane takes, and a mask of the lanes in
+    which an arc gives less than the distance.
 
-    Of tight arcs, a lane takes that with the fewest hops at its tail, and of equal ones the first.  A tail that is not
-    summed yet has -1 hops, so it comes before all others.
+    A lane takes the tight arc whose tail has the fewest hops, and of ties the first.  A tail that is not summed yet has
+    -1 hops, so it comes before all other tails.
     """
     build, (first, last, v) = step.build, step.numbers(0, 3)
     tails, lines = step.array(1), step.array(3)
@@ -163,7 +164,10 @@ def find_arcs(typingctx, place, tails, weights, lines, limited, taken):  # type:
 
 
 def _added(step: _Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> None:
-    """Add the quantities of an arc to the sums of its tail, in the lanes ``mine``: whole ones (0) or fractions (1)."""
+    """Add the quantities of an arc to the sums of its tail, in the lanes ``mine``.
+
+    ``which`` is 0 for the quantities that are whole numbers, and 1 for fractions.
+    """
     build, sums, amounts = step.build, step.array(3, which), step.array(2, which)
     kind = _I32 if which == 0 else ir.DoubleType()
     rows, width, count = step.rows(sums, kind), step.extent(sums, 1), step.extent(amounts, 1)
@@ -277,8 +281,8 @@ def take_square(typingctx, rows, places, first, lines):  # type: ignore[no-untyp
 def give_square(typingctx, lines, sums, columns, none, places, out):  # type: ignore[no-untyped-def]
     """out[places[j], k, first + i] <- line ``own`` of vertex vertices[first + i] in lane j, for 16 values of i.
 
-    ``sums`` is an array and ``own``; ``columns`` is vertices, int64, and ``first``; ``out`` is an array and k.  Entries
-    without a distance become ``none``.
+    The tuples are: ``sums`` (array, own), ``columns`` (vertices, first) with vertices as int64, and ``out`` (array, k).
+    Entries without a distance become ``none``.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]

@@ -160,7 +160,7 @@ def sum_within(block, rows, columns, limits, weights, out):  # type: ignore[no-u
         rows: int64, shape (rows,): the rows of ``block`` to look at.
         columns: int32, ascending: the columns that have weights.
         limits: of the same type as ``block``, at most *unreachable*.
-        weights: float64, or int32 where that holds the sum of the magnitudes, shape (kinds, columns).
+        weights: float64, or int32 where int32 holds the sum of all magnitudes, shape (kinds, columns).
         out: float64, shape (rows, kinds, limits), receives the sums.
     """
     space = np.empty(len(columns), block.dtype)
@@ -247,8 +247,9 @@ def fade_all(distances, unreachable, decay, tables):  # type: ignore[no-untyped-
 
     Args:
         distances: of a working type, shape (m,).
-        unreachable, decay: as in :func:`sum_faded`.
-        tables: float64, shape (middles, m).
+        unreachable: the value for *no path*.
+        decay: the number of the decay, its second parameter and the middles, as in :func:`sum_faded`.
+        tables: float64, shape (middles, m), receives the factors.
     """
     number, value, middles = decay
     for k in range(len(middles)):
@@ -261,7 +262,8 @@ def sum_looked_up(block, rows, columns, tables, weights, out):  # type: ignore[n
 
     Args:
         block: uint16, shape (block's rows, block's columns).
-        rows, columns, weights, out: as in :func:`sum_faded`.
+        rows, columns, weights, out: the rows to look at, the columns that have weights, their weights, and the sums,
+            all as in :func:`sum_faded`.
         tables: float64, shape (middles, 2^16): the factor of each distance.
     """
     space, shares = np.empty(len(columns), block.dtype), np.empty(STRETCH)

@@ -2,10 +2,10 @@
 
 An arc (u, v) is *tight* in the row of a source if d(u) + weight = d(v).  A walk from the source along tight arcs is as
 long as a shortest path to each of its vertices, so a breadth-first walk finds the fewest arcs of a shortest path, also
-where arcs of length zero make cycles.  The predecessor of v is the tail of a tight arc into v whose path has one arc
-less than that of v; if there are several such tails, it is the one with the lowest number.
+where arcs of length zero make cycles.  The predecessor of v is the tail of a tight arc into v, with a path that has one
+arc less than the path of v.  If there are several such tails, it is the tail with the lowest number.
 
-Most rows are summed side by side by ``engine.rows._lane_sums``; the walk is for the others.
+Most rows are summed side by side by ``engine.rows._lane_sums``; the walk is for all other rows.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _add_up(last, queue, before, via, quantities, sums):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _put(sums, hops, columns, unreachable, out):  # type: ignore[no-untyped-def]
-    """Write the sums of the vertices ``columns``, or of all if that is empty, to ``out``, shape (k, columns)."""
+    """Write the sums of the vertices ``columns``, of all vertices if it is empty, to ``out``, shape (k, columns)."""
     for k in range(sums.shape[1]):
         if len(columns) == 0:
             for v in range(len(hops)):
@@ -122,13 +122,13 @@ def sum_along(rows, sources, unreachable, limits, arcs, quantities, wanted):  # 
 
 @njit(nogil=True, cache=True)
 def in_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
-    """Write distances as whole multiples of a unit: ``per`` of them make 1.
+    """Write distances as whole multiples of the unit 1 / ``per``.
 
     Args:
         rows: float64, shape (rows, n), +inf where there is no path.
         per: a whole number.
         unreachable: int64, written for +inf.
-        out: int64, of the same shape.
+        out: int64, shape (rows, n), receives the multiples.
     """
     for i in range(len(rows)):
         for j in range(rows.shape[1]):

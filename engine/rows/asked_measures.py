@@ -119,8 +119,8 @@ def table_bytes(rows: int, columns: Sequence[str]) -> int:
     """Return the bytes of a table in memory.
 
     Args:
-        rows: its rows.
-        columns: the names of its columns, without the first, which holds the vertices.
+        rows: number of rows.
+        columns: the names of the columns, without the first column, which holds the vertices.
     """
     return rows * (1 + len(columns)) * _ENTRY
 
@@ -139,7 +139,7 @@ def asked_measures(n: int, smallest: float, request: MeasureRequest) -> AskedMea
     Raises:
         InvalidRequest: a name is unknown, a number is out of its range, two columns would have one name, or a measure
             has no meaning for negative distances.
-        TypeError: the request has a member of another name.
+        TypeError: the request has a key that :class:`MeasureRequest` does not have.
     """
     if unknown := request.keys() - MeasureRequest.__annotations__.keys():
         raise TypeError(

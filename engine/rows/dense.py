@@ -30,8 +30,8 @@ def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor, threads: int =
         graph: the graph.
         kind: the working type.
         monitor: receives the progress, in rows.
-        threads: number of threads that fill it.
-        out: shape (n, n), receives it; None for new memory.
+        threads: number of threads that fill the matrix.
+        out: shape (n, n), receives the matrix; None for new memory.
 
     Raises:
         Cancelled: the monitor asked to stop.

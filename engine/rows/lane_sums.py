@@ -15,8 +15,8 @@ from storage.graph.graph import Graph
 
 Indices = npt.NDArray[np.int64]
 
-#: Rows side by side, and the distance that means *no path*: those of ``engine.rows._lane_vectors``, which imports the
-#: compiler, and is imported only where something is summed.
+#: LANES is the number of rows that are summed side by side, FAR the distance that means *no path*.  Both are copies of
+#: the numbers in ``engine.rows._lane_vectors``, which imports the compiler and so is imported only for sums.
 LANES: Final = 16
 FAR: Final = 2**30 - 1
 #: Fewer rows than this are walked over one by one, which then takes less time.
@@ -47,14 +47,14 @@ def lane_bytes(n: int, arcs: int, terminals: int, wholes: int, fractions: int) -
 
 
 class LaneSums:
-    """What is summed for 16 rows at a time.  Several threads may call :meth:`add`.
+    """Sums quantities along the shortest paths of rows, 16 rows at a time.  Several threads may call :meth:`add`.
 
     Args:
         graph: the graph.
-        weights: of whole numbers, shape (arcs,): the weights in units.
+        weights: whole numbers, shape (arcs,): the weights in units.
         unit: the number of units that make 1, by which rows of floats are multiplied.
-        quantities: int32, shape (arcs, k): those of which int32 holds all sums; float64, shape (arcs, l): the others;
-            both in the order of the graph's arcs.
+        quantities: int32, shape (arcs, k): the quantities of which int32 holds all sums; float64, shape (arcs, l): all
+            other quantities; both in the order of the graph's arcs.
         columns: vertex indices of the columns.
     """
 
@@ -95,14 +95,14 @@ class LaneSums:
 
         Args:
             sources: vertex indices, shape (rows,).
-            rows: shape (rows, n): int32, uint16 or float64, their distances to all vertices.
-            none: the value for *no path* in rows.
+            rows: shape (rows, n): int32, uint16 or float64, the distances from ``sources`` to all vertices.
+            none: the value for *no path* in ``rows``.
             limited: whether distances beyond a cutoff are unreachable.
-            wanted: the values for *no path* of the sums, int32 and float64; and what receives them: int32, shape
-                (rows, k, columns), and float64, shape (rows, l, columns).
+            wanted: the values for *no path* of the sums, int32 and float64; and the arrays that receive the sums:
+                int32, shape (rows, k, columns), and float64, shape (rows, l, columns).
 
         Returns:
-            How many rows are summed; and row and vertex of an entry that is not a shortest distance, or -1 and -1.
+            The number of rows summed; and row and vertex of an entry that is not a shortest distance, or -1 and -1.
         """
         from engine.rows._lane_sums import sum_lanes, whole_rows
 
@@ -157,13 +157,13 @@ class LaneSums:
 
 
 def _by_nearness(sources: Indices, rows: Array) -> Indices:
-    """Return the order of some rows in which 16 that follow each other have sources near each other.
+    """Return an order of rows in which 16 consecutive rows have sources near each other.
 
     The rows are halved, again and again, by which of two distant sources is nearer.
 
     Args:
         sources: vertex indices, shape (count,).
-        rows: shape (count or more, n): their distances.
+        rows: shape (count or more, n): the distances from ``sources``.
     """
     lengths = np.nan_to_num(rows[: len(sources), sources].astype(np.float64), posinf=1e300)
 
@@ -189,14 +189,17 @@ def _aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
 
 
 def _clusters(n: int, tails: Array, heads: Array, zero: Array) -> tuple[Array, Array, Array]:
-    """Return the clusters, which are the vertices that arcs of length zero join: the cluster of each vertex or -1,
-    empty if there is no such arc; where the members of each cluster begin; and the members.
+    """Find the clusters: a cluster is a set of vertices that arcs of length zero join.
+
+    Returns:
+        The cluster of each vertex, -1 for none, an empty array if no arc has length zero; where the members of each
+        cluster begin; and the members.
 
     Args:
         n: number of vertices.
         tails: int32, shape (arcs,).
         heads: int32, shape (arcs,).
-        zero: of bool, shape (arcs,): the arcs of length zero.
+        zero: of bool, shape (arcs,): whether each arc has length zero and joins its ends.
     """
     if not zero.any():
         return np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32)

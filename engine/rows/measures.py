@@ -43,7 +43,7 @@ def _narrowed(weights: Floats, decay: str) -> Array:
 
 
 class _Ordered(NamedTuple):
-    """What kernels need to know about the columns of a block, in the order in which these lie.
+    """What kernels need to know about the columns of a block, in the order of the columns.
 
     Attributes:
         own: int64, shape (rows of the table,): the column of each row's source; -1 for none.
@@ -65,7 +65,8 @@ class MeasureSink:
         rectangle: the rows and columns; its targets ascend.
         kind: the working type.
         asked: the measures.
-        bounds: what distances are compared with in place of ``asked.within`` (``limit_on_paper``); None for the same.
+        bounds: limits that distances are compared with in place of ``asked.within`` (``limit_on_paper``); None to
+            compare with ``asked.within``.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class MeasureSink:
         given = np.array(list(asked.opportunities.values()))
         weights = given.reshape(len(asked.opportunities), rectangle.n)[:, columns]
         held = np.flatnonzero((weights != 0).any(0))
-        # reading whole rows is faster than copying the entries of columns with weights if these are half of all or more
+        # if at least half of the columns have weights, reading whole rows is faster than copying those columns' entries
         held = held if 2 * len(held) < len(columns) else np.arange(len(columns))
         self._held, self._weights = (
             held.astype(np.int32),
@@ -153,7 +154,7 @@ class MeasureSink:
         return self._whole
 
     def take(self, first: int, rows: Indices, block: Array, places: npt.NDArray[np.integer]) -> None:
-        """Compute the measures of whole rows in another order of columns.
+        """Compute the measures of whole rows whose columns are in any order.
 
         Args:
             first: number of the first row of the batch.
@@ -181,7 +182,7 @@ class MeasureSink:
         return RowReduction(*given)
 
     def take_reduced(self, first: int, reduced: ReducedRows) -> None:
-        """Take the measures of rows ``first``, ... that a device has computed.
+        """Take the measures of the rows from number ``first`` on, which a device has computed.
 
         Raises:
             SolveFailed: the sum of some row is not finite.
@@ -209,8 +210,9 @@ class MeasureSink:
         self._take_levels(numbers, levels)
 
     def _order(self, places: npt.NDArray[np.integer], width: int) -> _Ordered:
-        """Return what kernels need to know about columns that are in another order; ``places`` and ``width`` describe
-        it.
+        """Return what kernels need to know about ``width`` columns in another order.
+
+        ``places`` holds the column of each vertex.
         """
         vertices = np.full(width, len(places), np.int64)
         vertices[places] = np.arange(len(places))

@@ -80,9 +80,9 @@ class RowPipeline:
         sink: receives the rows.
         monitor: receives the progress, in rows, and is asked whether to stop; called by one thread.
         buffers: arrays that hold one batch each; or one array for all rows if the sink offers one (:func:`place_of`).
-        in_place: whether ``buffers`` is that one array of the sink.
-        few: the number of threads that begin a run that seems short; None for all.  If it is not over after
-            ``PATIENCE`` seconds, all threads take part.
+        in_place: whether ``buffers`` is the array of the sink, for all rows.
+        few: the number of threads that begin a run that seems short; None for all threads.  If the run is not over
+            after ``PATIENCE`` seconds, all threads take part.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class RowPipeline:
     def _rescue(self) -> None:
         """Write the rows of finished batches after a request to stop, so that they can be committed, and report them.
 
-        What other threads were writing when the request came is finished, too, but was not reported yet.
+        The report also counts the rows that other threads were writing when the request came.
         """
         if isinstance(self._error, Cancelled):
             while self._writes:
@@ -266,7 +266,7 @@ class RowPipeline:
             yield partial(self._write, batch, k, k + high)
 
     def _write(self, batch: _Batch, start: int, stop: int, worker: int) -> None:  # noqa: ARG002
-        """Write rows of a batch; after the last ones its buffer is free for another batch."""
+        """Write rows of a batch.  After the last rows, the buffer of the batch is free for another batch."""
         part = batch.block[start:stop]
         if self._facts is None:
             self._sink.write(batch.first + start, 0, part)

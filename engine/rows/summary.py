@@ -160,7 +160,7 @@ class Summary:
         return self._joined + (sum(sums) if self._integral else math.fsum(sums))
 
     def part(self, row: int) -> PartialSummary:
-        """Return the summary of these rows, to be joined to a larger summary in which they begin at row ``row``."""
+        """Return the summary of the added rows, to be joined to a larger summary in which they begin at row ``row``."""
         found = self._histogram()
         bins = None if found is None else (found.width, found.below, found.counts)
         found_rows = (self._reach, self._eccentricity, self._farthest)
@@ -321,7 +321,7 @@ def _adds_up(numbers: Array) -> bool:
 
 
 def _consecutive(row: int, rows: npt.NDArray[np.int64]) -> int | npt.NDArray[np.int64]:
-    """Return ``row`` + ``rows``; if these are consecutive, only the first of them."""
+    """Return ``row`` + ``rows``, or only its first number if the numbers are consecutive."""
     many = len(rows)
     if many and rows[-1] - rows[0] == many - 1 and (rows[1:] > rows[:-1]).all():
         return row + int(rows[0])

@@ -1,11 +1,11 @@
 """Sums of further quantities along the shortest paths, taken from finished rows of distances.
 
 The tree of shortest paths of a source follows from its row and the graph (``engine.rows._sums``), so the sums do not
-depend on the algorithm that found the row.  This is true only if sums of weights are not rounded.  Sums of whole
-numbers are not; fractions that are whole multiples of a small unit, such as 0.001, can be used as well, because
-distances are rounded back to multiples of it.  For other fractions, rows have to come from searches that add one arc
-after the other, beginning at the source: each entry is then the least rounded sum of any path, and an arc is tight if
-its rounded sum is the entry.
+depend on the algorithm that found the row.  This is true only if sums of weights are exact, and there are three cases.
+Sums of whole numbers are exact.  For fractions that are whole multiples of a small unit, such as 0.001, distances are
+rounded to exact multiples of the unit.  For all other fractions, rows have to come from searches that add one arc after
+the other, beginning at the source.  Each entry is then the least rounded sum of any path, and an arc is tight if its
+rounded sum equals the entry.
 """
 
 from __future__ import annotations
@@ -82,8 +82,9 @@ def adds_whole(graph: Graph) -> bool:
 
 
 def _longest(graph: Graph, values: Array) -> float:
-    """Return a bound on the absolute sum of values along any path: the sum, over all vertices, of the largest value of
-    the arcs out of each.
+    """Return a bound on the absolute sum of ``values`` along any path.
+
+    It is the sum, over all vertices, of the largest absolute value of an arc out of the vertex.
     """
     starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
     if len(starts) == 0:
@@ -92,10 +93,10 @@ def _longest(graph: Graph, values: Array) -> float:
 
 
 def sums_side_by_side(graph: Graph) -> bool:
-    """Return whether rows are summed 16 at a time: sums of weights are exact, and the weights suit that.
+    """Return whether rows are summed 16 at a time: sums of weights are exact, and the graph suits :class:`LaneSums`.
 
     Raises:
-        InvalidRequest: as :func:`exactness`.
+        InvalidRequest: some arcs are negative fractions.
     """
     return bool(graph.integral or exactness(graph).per) and LaneSums.suits(graph, graph.weights)
 
@@ -120,7 +121,7 @@ def sum_types(graph: Graph, names: Sequence[str]) -> dict[str, WorkType]:
 
 
 class PathSums:
-    """What is summed in one graph, and what the kernels take.  Several threads may call :meth:`of`.
+    """Sums some quantities of one graph along shortest paths.  Several threads may call :meth:`of`.
 
     Args:
         graph: the graph, with the quantities.
@@ -164,7 +165,7 @@ class PathSums:
 
         Args:
             sources: vertex indices, shape (rows,).
-            rows: of the working type, shape (rows, n): their distances to all vertices.
+            rows: of the working type, shape (rows, n): the distances from ``sources`` to all vertices.
 
         Raises:
             SolveFailed: a row does not hold the shortest distances of the graph, so nothing can be summed; this shows

@@ -92,8 +92,9 @@ class Journal:
             self.work += time.thread_time() - work
 
     def lower(self, progress: Mapping[str, object]) -> None:
-        """Replace the record by a record of ``progress``, which counts less; called before a tile that it no longer
-        counts is overwritten.
+        """Replace the record by a record of ``progress``, which counts less than before.
+
+        This is called before tiles are overwritten that the new record no longer counts.
         """
         if self.writer.record() is not None:
             self.writer.lower(self._record(progress))
@@ -101,7 +102,7 @@ class Journal:
     def forget(self) -> None:
         """Replace the record by a record that counts no round.
 
-        It is called before tiles are overwritten by others from which no solve can resume.
+        This is called before tiles are overwritten by tiles from which no solve can resume.
         """
         record = self.writer.record()
         if record is not None and record.get("kind") in LOWERED_KINDS:
@@ -218,13 +219,17 @@ class Continued:
         some: npt.NDArray[np.int64] | None = None,
         found: FoundFacts | None = None,
     ) -> None:
-        """Gather the facts of rows as :meth:`engine.rows.summary.SummarySink.gather` does; ``row`` is counted as in
-        :meth:`write`.
+        """Gather the facts of rows, as :meth:`engine.rows.summary.SummarySink.gather` does.
+
+        ``row`` is counted from the first row that earlier processes have not done.
         """
         self._all.gather(row + self._done, block, some, found)
 
     def keep(self, row: int, block: Array) -> None:
-        """Write rows whose facts have been gathered; ``row`` is counted as in :meth:`write`."""
+        """Write rows whose facts have been gathered.
+
+        ``row`` is counted from the first row that earlier processes have not done.
+        """
         self._all.keep(row + self._done, block)
 
     def read_back(self, writer: WorkingMatrix) -> None:
@@ -242,7 +247,7 @@ class Continued:
             self._all.gather(first, rows)
 
     def summary(self, labels: Array) -> dict[str, object]:
-        """Return the summary of all rows; ``labels`` are those of the vertices."""
+        """Return the summary of all rows; ``labels`` are the labels of the vertices."""
         return self._all.summary(labels)
 
 
@@ -253,7 +258,7 @@ def resumable(path: Path | None, *, resume: bool) -> Checkpoint | None:
 
 
 def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
-    """Return ``options`` with an algorithm that can resume from ``checkpoint``, and with its type.
+    """Return ``options`` with an algorithm that can resume from ``checkpoint``, and with the type of the checkpoint.
 
     Raises:
         Conflict: ``options`` ask for another kind of algorithm, or for another type, or the checkpoint is of another
@@ -283,9 +288,10 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
 
 
 def resumes_half(checkpoint: Checkpoint | None) -> bool:
-    """Return whether ``checkpoint`` counts rounds of the half form, from which only a solve in that form can resume.
+    """Return whether ``checkpoint`` counts rounds of the half form, from which only a solve in this form can resume.
 
-    The answer is False if the record counts no round, or if a solve in the half form could not use it either.
+    In the half form only entries on or right of the diagonal count.  The answer is False if the record counts no round,
+    or if a solve in the half form could not use the record either.
     """
     if checkpoint is None or checkpoint.record.get("kind") != "rounds":
         return False
@@ -296,8 +302,8 @@ def resumes_half(checkpoint: Checkpoint | None) -> bool:
 
 
 def suits(checkpoint: Checkpoint, plan: Plan) -> bool:
-    """Return whether a solve by ``plan`` may overwrite the tiles of ``checkpoint``, whether or not it can resume from
-    them.
+    """Return whether a solve by ``plan`` may overwrite the tiles of ``checkpoint``, even if it cannot resume from these
+    tiles.
     """
     recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))
     return way_on(recorded, CheckpointForm.of_plan(plan)) is not Way.REFUSE
@@ -306,7 +312,7 @@ def suits(checkpoint: Checkpoint, plan: Plan) -> bool:
 def take_up_whole(journal: Journal, plan: Plan) -> None:
     """Prepare the record for an in-memory solve, which writes distances at its end.
 
-    A record whose lengths are reduced by potentials is forgotten.
+    A record of lengths that are reduced by potentials is replaced by a record that counts nothing.
     """
     record = journal.writer.record()
     if (

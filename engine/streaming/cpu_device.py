@@ -175,8 +175,9 @@ class CpuStreamer:
             settle(panel)
 
     def _collect(self, k: int, span: tuple[int, int], rows: Array) -> None:
-        """Transpose the columns of pivot block ``k`` of ``rows`` into panel ``k``; ``span`` are the matrix rows of
-        ``rows``.
+        """Transpose the columns of pivot block ``k`` of ``rows`` into panel ``k``.
+
+        ``span`` is the matrix row of ``rows[0]``, and the matrix row after the last row.
         """
         columns = slice(*self._job.pivot(k))
         self._backend.transpose(self._panel(k)[:, slice(*span)], rows[:, columns])

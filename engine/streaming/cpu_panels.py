@@ -88,7 +88,7 @@ class CpuPanels:
         """Copy panel ``k`` to the tier.
 
         Raises:
-            BelowZero: as in :meth:`close`.
+            BelowZero: the distance of a vertex to itself is negative (checked for whole numbers only).
         """
         job, panel, start = self._job, self._panel(k), self._job.pivot(k)[0]
         if not job.nonnegative:

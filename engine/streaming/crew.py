@@ -35,14 +35,13 @@ class Member(Protocol):
 
 
 class Crew:
-    """A thread for each device; the thread that calls ``run`` reports progress to the monitor, and asks it whether to
-    stop.
+    """A thread for each device.  The thread that calls ``run`` reports progress to the monitor, and asks the monitor
+    whether to stop.
 
     Args:
         devices: the devices.
         monitor: receives the number of updates.
-        apart: whether a device that is the only one gets a thread of its own, too; otherwise it works in the calling
-            thread.
+        apart: whether a single device, too, gets a thread of its own; otherwise it works in the calling thread.
 
     Attributes:
         alone: whether there is one device and it works in the calling thread.
@@ -151,8 +150,9 @@ class Crew:
             raise _Stopped
 
     def wait(self, device: Member, ready: Callable[[], bool]) -> None:
-        """Wait until ``ready``; meanwhile report stripes that are back from this device, as other devices may need
-        them.
+        """Wait until ``ready`` returns True.
+
+        Meanwhile, stripes that have come back from ``device`` are reported, because other devices may need them.
         """
         while not self._stop and not ready():
             device.drain(wait=False)

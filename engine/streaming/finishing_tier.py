@@ -31,7 +31,7 @@ class FinishingHostTier(KeptHostTier):
     Args:
         matrix: the matrix, shape (n, n).
         tiling: how the matrix is cut, in passes.
-        journal: its working store gets the rows, and it writes the records.
+        journal: writes the records; its working store receives the rows.
         collector: gathers the facts of finished rows and passes them on to the working store.
         monitor: receives the progress of the rows that must be loaded before the passes (phase ``ingest``), and of the
             rows that are written after them (phase ``write``).
@@ -131,7 +131,7 @@ class FinishingHostTier(KeptHostTier):
             self._monitor.step(self._writes.popleft().result())
 
     def save(self) -> None:
-        """Copy to the store all stripes of which it has an older state, as :meth:`KeptHostTier.save` does.
+        """Copy to the store all stripes of which the store has an older state, as :meth:`KeptHostTier.save` does.
 
         Raises:
             StorageFailed: a copy failed.
@@ -148,7 +148,7 @@ class FinishingHostTier(KeptHostTier):
         self._pool.close(drop=True)
 
     def _begin_finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> None:
-        """Let a thread write a stripe, or gather its facts, one row of tiles after the other."""
+        """Let a thread write a stripe, or gather the facts of its rows, one row of tiles after the other."""
         bands = deque(cut(self._tiling.rows(stripe, self.n), self._journal.writer.tile[0]))
         self._bands[stripe], self._left[stripe] = len(bands), bands
         self._writes.append(self._pool.submit(self._finish, stripe, work))
@@ -156,8 +156,8 @@ class FinishingHostTier(KeptHostTier):
     def _help(self) -> None:
         """Let further threads write the remaining stripes, after the passes.
 
-        During the passes one thread writes each stripe: with more, the thread that queues the device's work would wait
-        for the interpreter's lock.
+        During the passes a single thread writes each stripe.  With several threads for a stripe, the thread that queues
+        the device's work would wait for the interpreter's lock.
         """
         for stripe, bands in list(self._left.items()):
             work = self._gather if self._known[stripe] else self._collector.write
@@ -200,7 +200,7 @@ class FinishingHostTier(KeptHostTier):
 
 
 class _View(Promise[Array]):
-    """A view of a stripe, promised when the stripe is ready."""
+    """A promise of a view of a stripe; it is fulfilled when the stripe is ready."""
 
     __slots__ = ("_ready", "_rows")
 

@@ -21,7 +21,7 @@ from engine.model.tiling import Tiling
 from storage.matrix.format import crc32c
 
 #: Stands for the potentials of a record that does not name any.  Only older versions wrote such records.  They did not
-#: keep the rule above, so the tiles may contain less progress than the record says.
+#: keep the rule at the top of this module, so the tiles may contain less progress than the record says.
 UNKNOWN: Final = "unknown"
 #: Kinds of records of unfinished matrices, in whose tiles entries may still fall.
 LOWERED_KINDS: Final = ("rounds", "passes")
@@ -63,7 +63,7 @@ class CheckpointForm:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any], dtype: str) -> CheckpointForm:
-        """Return the form that ``record`` describes; ``dtype`` is the store's."""
+        """Return the form that ``record`` describes; ``dtype`` is the working type of the store."""
         kind = record.get("kind")
         if kind not in LOWERED_KINDS:
             return cls(dtype, "rows")

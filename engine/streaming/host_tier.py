@@ -39,7 +39,7 @@ class KeptHostTier(HostTier):
     Args:
         matrix: the matrix, shape (n, n).
         tiling: how the matrix is cut.
-        journal: its working store gets the copies, and it writes the records.
+        journal: writes the records; its working store receives the copies.
         threads: threads of the solve.
         idle: whether the processors have little other work, as in a solve on GPUs.
     """
@@ -88,7 +88,7 @@ class KeptHostTier(HostTier):
         unchanged.
 
         Raises:
-            StorageFailed: this copy or the last one failed.
+            StorageFailed: this copy or the previous copy failed.
         """
         self._stop()
         if self._failure is None and self._took <= LAST and (self.level >= 0).any():

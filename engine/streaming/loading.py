@@ -34,7 +34,9 @@ Rows = Callable[[int, int], None]
 
 
 class Loading:
-    """Threads that fill the rows of a matrix; a context manager, to be entered twice, which ends the threads.
+    """Threads that fill the rows of a matrix.
+
+    It is a context manager, to be entered twice (``storage.threads``), that ends the threads.
 
     A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, another thread locks
     its pages, and then its stripes are *ready*.  While the CUDA driver locks pages, its other calls wait, for example
@@ -90,8 +92,9 @@ class Loading:
             self._pool.submit(self._load, *task)
 
     def ready(self, stripe: int) -> Promise[None]:
-        """Return a promise that is fulfilled when a stripe is ready; its result raises what filling or locking the
-        piece of the stripe raised.
+        """Return a promise that is fulfilled when a stripe is ready.
+
+        The promise raises the exception of filling or locking the stripe's piece, if there was one.
         """
         piece = stripe // self._group
         if not self._pieces[piece].done():
@@ -102,7 +105,7 @@ class Loading:
         """Wait until stripes are ready.
 
         Args:
-            monitor: receives the number of rows of these stripes (phase ``ingest``), and is asked whether to stop.
+            monitor: receives the number of rows of ``stripes`` (phase ``ingest``), and is asked whether to stop.
             stripes: the stripes.
 
         Raises:
@@ -170,8 +173,8 @@ class Loading:
 
 
 def piece_stripes(size: int) -> int:
-    """Return the number of stripes of a piece: the fewest that fill whole pages, or a multiple of these if they are
-    small.
+    """Return the number of stripes of a piece: the least number that fills whole pages, or a multiple of this number if
+    stripes are small.
 
     Args:
         size: bytes of a stripe.

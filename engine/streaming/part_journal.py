@@ -137,7 +137,7 @@ def digest_of(parts: Parts, dtype: str) -> str:
 
 
 def identity_of(profile: GraphProfile) -> dict[str, str]:
-    """Return fingerprints of graph and program; a run resumes another only if these are the same for both."""
+    """Return fingerprints of graph and program; a run resumes from an earlier run only if their fingerprints agree."""
     return {"graph": graph_digest(profile.graph), "software": software()}
 
 
@@ -159,7 +159,8 @@ def keep_dissection(profile: GraphProfile, kept: PreparedJournal) -> None:
 
 
 def take_dissection(profile: GraphProfile, inner: GraphProfile, target: str) -> None:
-    """Set the dissection that an interrupted run into ``target`` has committed in a graph's profile, if there is one.
+    """Read the dissection that an interrupted run into ``target`` has committed, if there is one, and set it in the
+    profile ``inner``.
 
     Args:
         profile: the graph.

@@ -16,15 +16,15 @@ blocks.
 
 Several devices share the panels in this order: a device takes the next panel when it is about to finish its current
 one.  It relaxes the panel by all panels that other devices have given back, and then by each further panel when that is
-given back.  The first panel that is not given back yet needs only panels that are, so the devices never wait for each
-other in a circle.
+given back.  The first panel that is not given back yet needs only panels that have been given back, so the devices
+never wait for each other in a circle.
 
-The first panels of a pass are needed for all later ones.  So a device holds the first stripes that it reads in a pass,
-as many as its memory can hold, and reads only the remaining stripes again.
+The first panels of a pass are needed for all later panels.  So a device holds the first stripes that it reads in a
+pass, as many as its memory can hold, and reads only the remaining stripes again.
 
-Entries only fall, and each is at all times the length of a walk.  So a panel may be relaxed again over any mixture of
-old and new entries, as in rounds.  Moreover, closing alone completes the pass down for a panel if each of its rows r
-already has the lengths of all walks with intermediate vertices up to r.  This is so whatever the layout was in which
+Entries only fall, and every entry is at all times the length of a walk.  So a panel may be relaxed again over any
+mixture of old and new entries, as in rounds.  Moreover, closing alone completes the pass down for a panel if each of
+its rows r already has the lengths of all walks with intermediate vertices up to r.  This holds for any layout in which
 the rows were computed.
 """
 
@@ -178,7 +178,8 @@ class _Run:
         self._left = deque(self._tasks)  # the tasks that no device has taken
         self._levels = self._pending(levels)
         self._committing, self._given = threading.Lock(), 0
-        self._copied: dict[int, list[int]] = {}  # by panel of the pass up: stripes that its device has held since
+        # by panel of the pass up: the stripes that a device has held since it relaxed the panel
+        self._copied: dict[int, list[int]] = {}
         self._holders: Counter[int] = Counter()  # by stripe: how many devices hold it in the pass up
 
     def run(self) -> None:
@@ -258,8 +259,9 @@ class _Run:
             self._tier.commit(self._given)
 
     def _retire(self, held: Sequence[int]) -> None:
-        """Count one more device for each stripe in ``held``, which a device holds since it relaxed a panel that is now
-        back in the tier; retire the stripes that every device holds.
+        """Count one more device that holds each stripe in ``held``; retire the stripes that every device holds.
+
+        The device has held these stripes since it relaxed a panel that is now back in the tier.
         """
         for stripe in held:
             with self._crew.lock:
@@ -325,8 +327,8 @@ class _Feed:
         return rows.result()
 
     def close(self) -> None:
-        """End the generator of requests: it refers to this object, and that to the tier, whose memory could not be
-        freed.
+        """End the generator of requests.  It refers to this object, which refers to the tier, so the tier's memory
+        could not be freed otherwise.
         """
         self._requests.close()
 

@@ -35,9 +35,10 @@ def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
     """Return a lower bound of the round or level that each stripe of ``tiling`` has reached, from a record; -1 for
     none.
 
-    If the record has another layout, only a part of its progress may count.  Of rounds, those count that all stripes
-    have finished.  Of passes, finished rows count, and so do the rows above the first row that the pass down has not
-    lowered; panels of the latter rows have to be closed once more (their level is WALKS).
+    If the record has another layout than ``tiling``, only a part of its progress may count.  From a record of rounds,
+    the rounds count that all stripes have finished.  From a record of passes, finished rows count, and so do the rows
+    above the first row that the pass down has not lowered.  Panels of rows of the second kind have to be closed once
+    more (their level is WALKS).
 
     Args:
         record: a record whose kind is ``rounds`` or ``passes``.
@@ -62,7 +63,10 @@ def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
 
 
 def _from_passes(found: Levels, height: int, tiling: Tiling, n: int) -> Levels:
-    """Return the levels of ``tiling`` from those of stripes of another ``height``, which passes have reached."""
+    """Return the levels of the stripes of ``tiling``.
+
+    ``found`` are the levels that passes have reached for stripes of another height, ``height``.
+    """
     if found.min() >= FINISHED:
         return np.full(tiling.stripes(n), tiling.last(n))
     levels = np.full(tiling.stripes(n), -1)
@@ -92,8 +96,8 @@ def take_up(
     """Return a lower bound of the round or level that each stripe in the store has reached; -1 for a stripe that has to
     be made from the arcs.
 
-    If that is less than the record says, this call lowers the record, before any tile is written.  Every streamed solve
-    begins with this call.
+    If a bound is less than the record says, this call lowers the record, before any tile is written.  Every streamed
+    solve begins with this call.
 
     Args:
         journal: has the record; records that it writes later name ``potentials``.

@@ -97,7 +97,7 @@ class _Run:
     # ---- the calling thread -----------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Start a thread for each device, report its progress to the monitor, and join the threads."""
+        """Start a thread for each device, report the progress of the devices to the monitor, and join the threads."""
         entries = sum(stripe_entries(self._tiling, s, self._tier.n) for s in range(self._stripes))
         start = self._first * self._tiling.width
         self._monitor.begin("relax", entries * max(0, self._tier.n - start), "updates")
@@ -189,12 +189,15 @@ class _Run:
     # ---- the order of stripes ----------------------------------------------------------------------------------------
 
     def _order(self, k: int) -> list[int]:
-        """Return the streamed stripes of round ``k``, beginning with those of the panel that is closed next."""
+        """Return the streamed stripes of round ``k``, beginning with the stripes of the panel that is closed next."""
         streamed = [group for group in self._steps.groups(k) if group not in self._owner]
         return [stripe for group in streamed for stripe in self._job.members(group)]
 
     def _pop(self, k: int) -> int | None:
-        """Return the next stripe to relax in round ``k``, None at its end; skip stripes that an earlier run relaxed."""
+        """Return the next stripe to relax in round ``k``; None if there is none.
+
+        Stripes that an earlier run has relaxed are skipped.
+        """
         with self._lock:
             order = self._orders.setdefault(k, deque(self._order(k)))
             while order:
@@ -271,6 +274,6 @@ class _Run:
 
 
 def _owners(tiling: Tiling, rounds: int, devices: int) -> dict[int, int]:
-    """Return the device that holds the resident stripes of each round, assigned in rotation."""
+    """Return, for each round whose stripes are resident, the device that holds them, assigned in rotation."""
     most = min(rounds, tiling.resident // tiling.group * devices)
     return {k: k % devices for k in range(most)}

@@ -28,7 +28,7 @@ from engine.streaming.progress_record import Levels, progress_of, take_up
 from storage.matrix.working import WorkingMatrix
 from storage.threads import Dropped, Promise, ThreadPool
 
-#: Number of threads that read, and also of those that write: a disk is fastest with several requests in flight.
+#: Number of threads that read, and number of threads that write: a disk is fastest with several requests in flight.
 IO_THREADS: Final = 4
 #: Stripes that are read ahead.
 WINDOW: Final = 2
@@ -40,8 +40,10 @@ Observe = Callable[[int, Array], None]
 
 
 class StoreTier:
-    """A :class:`engine.model.tier.Tier` over a working store; a context manager, to be entered twice
-    (``storage.threads``), which waits for writes in flight and ends the threads.
+    """A :class:`engine.model.tier.Tier` over a working store.
+
+    It is a context manager, to be entered twice (``storage.threads``).  Its end waits for writes in flight and ends the
+    threads.
 
     Args:
         journal: holds the working store and writes the records.
@@ -50,7 +52,7 @@ class StoreTier:
         observe: called once with each finished row, from several threads for different rows.
         monitor: asked between stripes of the last pass whether to stop.
         buffers: how many stripes, arrays of shape (rows of a stripe, n), are in host memory at a time.
-        threads: number of threads that read, and also of those that write.
+        threads: number of threads that read, and number of threads that write.
     """
 
     window = WINDOW
@@ -88,7 +90,7 @@ class StoreTier:
 
     @property
     def levels(self) -> Levels:
-        """The round or level that each stripe had reached in the store, at most the last one; a copy."""
+        """A copy of the rounds or levels that the stripes have reached, each at most the last round or level."""
         return np.minimum(self._levels, self._last)
 
     def await_rows(self, stripes: Sequence[int]) -> None:
@@ -149,7 +151,9 @@ class StoreTier:
         return False
 
     def commit(self, k: int) -> None:  # noqa: ARG002
-        """Raise the first error of a background thread, if any; such a thread makes the commits, at intervals."""
+        """Raise the first error of a background thread, if any.  The commits are made by a background thread, at
+        intervals.
+        """
         with self._lock:
             self._check()
 

@@ -46,8 +46,8 @@ def _groups(document: dict[str, Any]) -> list[tuple[str, list[_Operation]]]:
 
 
 def _operation(document: dict[str, Any], path: str, method: str, operation: _Operation) -> _Operation:
-    """Return one operation for the template: its answers apart from its refusals, and the content of the form to try
-    it.
+    """Return one operation for the template, with answers and refusals in separate lists, and with the content of the
+    form on which the operation can be tried.
     """
     answers = operation.get("responses", {})
     body = next(iter((operation.get("requestBody") or {}).get("content", {}).items()), None)

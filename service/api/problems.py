@@ -77,7 +77,7 @@ class HTTPProblem(HTTPException):
 
 
 def status_of(code: str) -> int:
-    """Return the HTTP status of a code; 500 for one that is not known."""
+    """Return the HTTP status of a code; 500 for an unknown code."""
     return CODES.get(code, CODES["internal"])[0]
 
 
@@ -93,7 +93,7 @@ def document(fault: Fault, *, status: int | None = None, instance: str | None = 
 
     Args:
         fault: what went wrong.
-        status: HTTP status; that of the fault's code if None.
+        status: HTTP status; None for the status of the fault's code.
         instance: path of the request.
     """
     number, title = CODES.get(fault.code, (500, "Unexpected error"))
@@ -117,7 +117,7 @@ def respond(
     Args:
         request: the request to answer.
         fault: what went wrong; paths of the server are removed from its message.
-        status: HTTP status; that of the fault's code if None.
+        status: HTTP status; None for the status of the fault's code.
         headers: further headers of the answer.
     """
     # ``instance`` is not taken from request.url, which is made from the Host header and raises an error if that header
@@ -190,7 +190,7 @@ def _wants_a_page(request: Request) -> bool:
 
 
 def _allowed(request: Request) -> str:
-    """Return all methods of the path: Starlette names those of the first route only."""
+    """Return all methods of the path, because Starlette names the methods of the first route only."""
     methods: set[str] = set()
     for route in request.app.state.routes:
         if route.matches(request.scope)[0] is Match.PARTIAL:

@@ -76,8 +76,8 @@ class JobRequest(_Options):
     )
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the request as they are stored with the job; those of ``_OF_SOME`` only if they were
-        given.
+        """Return the options of the request as they are stored with the job; options in ``_OF_SOME`` only if the
+        request has them.
         """
         found = self.model_dump(exclude={"graph", "name", "priority", "fresh", "sources", "targets"})
         found |= {side: None if asked is None else plain(asked) for side, asked in self._sides().items()}

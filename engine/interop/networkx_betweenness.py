@@ -1,7 +1,7 @@
 """NetworkX's betweenness of vertices and edges: between all vertices, from a sample of sources, and between two sets.
 
-Graphs with weights of zero or below are left to NetworkX, because its counts of paths over such edges depend on its own
-order of vertices.  Floats are added in the same order as in NetworkX, so the same paths count as equally long.
+Graphs with weights of zero or below are left to NetworkX, because NetworkX's counts of paths over such edges depend on
+its order of vertices.  Floats are added in the order in which NetworkX adds them, so the same paths are equally long.
 
 ``edge_betweenness_centrality_subset`` is left to NetworkX, too.  By definition this measure counts paths, as the engine
 does.  But NetworkX's code, and a test of NetworkX, divide the flow through a vertex equally among the edges into this

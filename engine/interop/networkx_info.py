@@ -1,10 +1,12 @@
-"""The description of the backend; it imports no other module, because every import of NetworkX reads it."""
+"""The description of the backend for NetworkX.  This module imports no other module, because every import of NetworkX
+reads it.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: NetworkX's functions that the backend answers, each with the arguments or cases that are left to NetworkX.
+#: The functions of NetworkX that the backend answers.  The text says which arguments or cases are left to NetworkX.
 FUNCTIONS: Final[dict[str, str]] = {
     "all_pairs_dijkstra": "",
     "all_pairs_dijkstra_path": "",

@@ -79,7 +79,7 @@ def floyd_warshall(
     unweighted: bool = False,
     overwrite: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.floyd_warshall``; the parameters are those of :func:`shortest_path`."""
+    """Answer as ``scipy.sparse.csgraph.floyd_warshall``; :func:`shortest_path` describes the parameters."""
     return shortest_path(csgraph, "FW", directed, return_predecessors, unweighted, overwrite)
 
 
@@ -90,7 +90,7 @@ def johnson(
     return_predecessors: bool = False,
     unweighted: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.johnson``; the parameters are those of :func:`shortest_path`."""
+    """Answer as ``scipy.sparse.csgraph.johnson``; :func:`shortest_path` describes the parameters."""
     return shortest_path(csgraph, "J", directed, return_predecessors, unweighted, indices=indices)
 
 
@@ -101,7 +101,7 @@ def bellman_ford(
     return_predecessors: bool = False,
     unweighted: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.bellman_ford``; the parameters are those of :func:`shortest_path`."""
+    """Answer as ``scipy.sparse.csgraph.bellman_ford``; :func:`shortest_path` describes the parameters."""
     return shortest_path(csgraph, "BF", directed, return_predecessors, unweighted, indices=indices)
 
 
@@ -233,7 +233,10 @@ def _answered(call: Callable[[], T]) -> T:
 
 
 def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Return the vertex indices, flattened, and their original shape; as in SciPy, negative ones count from the end."""
+    """Return the vertex indices, flattened, and their original shape.
+
+    As in SciPy, negative indices count from the end.
+    """
     if indices is None:
         return np.arange(n), (n,)
     asked = np.asarray(indices)

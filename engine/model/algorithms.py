@@ -1,7 +1,7 @@
-"""The algorithms by name: what people call them, how they finish rows, and what makes them unsuitable for a problem.
+"""The algorithms by name: titles, whether they finish rows one by one, and why a problem may not suit them.
 
-The page, the command line and the API take their choices from here.  ``engine.planning`` predicts what each algorithm
-costs, and ``engine.algorithms`` and ``engine.execution`` run it; tests check that the names are the same there.
+The page, the command line and the API take their choices from this module.  ``engine.planning`` predicts the costs of
+each algorithm, and ``engine.algorithms`` and ``engine.execution`` run it.  Tests check that they use the same names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operations that a backend offers to algorithms, the same on every device.
+"""The operations that a backend offers to algorithms; they are the same on every device.
 
 Algorithms decide which block is relaxed next and call only these operations.  Every backend inherits the contract suite
 in ``tests/contracts/backend.py``.
@@ -79,8 +79,7 @@ class RowSearches(Protocol):
                 their facts if these are known.
 
         Returns:
-            The number of rows finished, and whether all searches of the batch are done: True for one call only, the
-            last one.
+            The number of rows finished, and whether all searches of the batch are done.  Only the last call gets True.
         """
         ...
 
@@ -146,7 +145,7 @@ class Backend(Protocol):
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
         """Set C to min(C, A (x) B), the min-plus product, in place.
 
-        Unreachable entries stay unreachable; integer ones may end up at any value above ``largest``
+        Unreachable entries stay unreachable; unreachable integers may end up at any value above ``largest``
         (``engine.model.dtypes.settle`` repairs them).
 
         Args:
@@ -174,7 +173,8 @@ class Backend(Protocol):
 
         Args:
             out: shape (m, n).
-            a: shape (n, m); it does not overlap ``out``, except that with ``lower`` both may be the same square block.
+            a: shape (n, m); it does not overlap ``out``.  Only with ``lower``, ``a`` may be ``out`` itself, a square
+                block.
             lower: write only the entries below the diagonal.
         """
         ...

@@ -65,7 +65,8 @@ def in_units(
 
 
 def limit_on_paper(limit: float, weights: npt.NDArray[Any], n: int, dtype: npt.DTypeLike = np.float64) -> float:
-    """Return a limit for rounded sums of decimal weights that admits a sum exactly if ``limit`` admits its exact value.
+    """Return a limit for rounded sums of decimal weights.  It admits a rounded sum if and only if ``limit`` admits the
+    exact sum.
 
     In binary, 0.1 + 0.2 is a little more than 0.3.  But exact sums of multiples of a unit lie on a grid.  So the limit
     0.3 is replaced by the middle between two points of the grid, 0.35, which no rounded sum crosses.
@@ -77,8 +78,8 @@ def limit_on_paper(limit: float, weights: npt.NDArray[Any], n: int, dtype: npt.D
         dtype: the type in which weights are added.
 
     Returns:
-        The middle between the last wanted sum and the next one; ``limit`` itself if weights are whole or negative, or
-        multiples of no decimal unit, or if rounding might exceed a quarter of the unit.
+        The middle between the largest wanted sum and the next larger sum; ``limit`` itself if weights are whole or
+        negative, or multiples of no decimal unit, or if rounding might exceed a quarter of the unit.
     """
     if len(weights) == 0 or weights.dtype.kind != "f" or weights.min() < 0 or not math.isfinite(limit):
         return limit

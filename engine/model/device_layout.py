@@ -79,8 +79,9 @@ SHALLOW: Final = 40
 #: Breadth-first searches are used if no vertex is more than this number of hops from the hub.  They count steps in 8
 #: bits, and a search from a vertex far from the hub may take about twice as many steps as there are hops from the hub.
 STEPS: Final = 120
-#: A thread block keeps lists of at most this number of vertices, including auxiliary ones that only gather arcs.  It
-#: marks each with three bits of shared memory; the smallest chip (compute capability 7.5) gives a block 64 KiB.
+#: A thread block keeps lists of at most this number of vertices, including auxiliary vertices that only gather arcs.
+#: It marks each vertex with three bits of shared memory; the smallest chip (compute capability 7.5) gives a block
+#: 64 KiB.
 LISTED: Final = 170_000
 #: Tentative distances for an int32 matrix are held in 16 bits at first if no weight is larger than this.
 NARROW: Final = 4096
@@ -163,7 +164,7 @@ def list_groups(vertices: int, rows: int, itemsize: int, multiprocessors: int) -
     """Return the number of thread blocks that search over lists, limited by the blocks of sources and by memory.
 
     Args:
-        vertices: vertices, including auxiliary ones that only gather arcs.
+        vertices: number of vertices, including auxiliary vertices that only gather arcs.
         rows: sources of a batch.
         itemsize: bytes of a tentative distance.
         multiprocessors: number of multiprocessors of the device.

@@ -16,8 +16,8 @@ class Pace:
         share: fraction of the worker's device that a task occupies; 1 means the whole device.
         task: the least seconds that a task should take.
         places: number of panels that a GPU has memory for.
-        workspace: memory of a worker, in stripes, besides the stripes that it keeps: panels, the workspace of closing
-            one, and stripes in transit.
+        workspace: memory of a worker, in stripes, in addition to the stripes that it keeps: panels, the work space of
+            closing a panel, and stripes in transit.
         pieces: panels and stripes in transit in the host memory of a worker with a GPU.
     """
 

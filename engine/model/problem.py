@@ -90,7 +90,7 @@ class Problem:
         n: vertices.
         arcs: stored arcs (an undirected edge counts twice).
         rows: number of sources; n for the whole matrix.
-        directed: False if the graph came from undirected edges, so that its matrix is symmetric.
+        directed: False for an undirected graph, whose matrix is symmetric.
         integral: whether all weights are whole numbers.
         unit: whether every arc weighs 1.
         min_weight: the smallest weight; 0 without arcs.
@@ -189,10 +189,10 @@ class Workers:
         device: ``cpu`` or ``cuda``.
         name: name of the device.
         threads: processors of each worker.
-        memory: bytes for stripes and panels, on the GPU if there is one, of the worker that has least.
+        memory: bytes for stripes and panels, on the GPU if there is one; of the worker with the least memory.
         relax_rate: updates a second of all workers together, for each working type.
-        panel_rate: bytes per second at which one worker sends a panel to the others through the store.
-        host_memory: bytes of host memory of the worker that has least.
+        panel_rate: bytes per second at which one worker sends a panel to all other workers through the store.
+        host_memory: bytes of host memory of the worker with the least host memory.
     """
 
     count: int
@@ -261,14 +261,14 @@ class Trials:
 
 @dataclass(frozen=True)
 class Options:
-    """The user's options; field names are those of the command line and of ``POST /v1/jobs``.
+    """The user's options; the command line and ``POST /v1/jobs`` use the same names.
 
     Attributes:
         dtype: working type, or ``auto``.
         algorithm: name, or ``auto``.
         device: ``cpu``, ``cuda`` or ``auto``.
-        memory: most bytes of host memory; None for what is free.
-        device_memory: most bytes of the GPU's memory; None for what is free.
+        memory: most bytes of host memory; None for all free memory.
+        device_memory: most bytes of the GPU's memory; None for all free memory.
         max_hops: most arcs of a path; None for no limit.
         sources: vertex indices (not labels) of the rows, in order, none twice; None for all vertices.
         threads: processors to use; None for all.
@@ -277,9 +277,9 @@ class Options:
         executor: ``local`` for this process, or ``dask`` for the workers of a Dask scheduler.
         scheduler: address of the scheduler.
         also: quantities of the graph that are summed along the shortest paths, each into an array of the same store.
-        semiring: which path is best: ``min-plus`` for the shortest, ``max-min`` for the widest, ``min-max`` for the one
-            over the lowest pass, ``max-times`` for the most reliable, ``lor-land`` for any path, with values that say
-            whether there is one.
+        semiring: which path is best: ``min-plus`` for the shortest, ``max-min`` for the widest, ``min-max`` for the
+            path over the lowest pass, ``max-times`` for the most reliable, ``lor-land`` for any path; values then say
+            whether there is a path.
     """
 
     dtype: str = "auto"

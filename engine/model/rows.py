@@ -1,4 +1,4 @@
-"""Sinks, which receive finished rows or what a device computed from them, and facts of rows, such as their sums."""
+"""Sinks, which receive finished rows, or results that a device computed from rows; and facts of rows, such as sums."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class QuantitySink(Protocol):
     """A receiver of sums of one quantity, such as ``storage.quantities.writing.QuantityTiles``."""
 
     def write(self, row: int, block: Array) -> None:
-        """Take whole rows, shape (rows, columns); ``row`` is the number of the first one."""
+        """Take whole rows, shape (rows, columns); ``row`` is the number of the first row."""
         ...
 
 
@@ -80,7 +80,7 @@ class FactSink(Protocol):
         ...
 
     def keep(self, row: int, block: Array) -> None:
-        """Store whole rows, shape (rows, columns); ``row`` is the number of the first one."""
+        """Store whole rows, shape (rows, columns); ``row`` is the number of the first row."""
         ...
 
 
@@ -214,7 +214,7 @@ class FoundFacts:
 
 @dataclass(frozen=True, eq=False)
 class RowReduction:
-    """What a device computes from whole rows instead of sending them to the host.
+    """A request to a device: what to compute from whole rows, instead of sending the rows to the host.
 
     Attributes:
         own: int64, shape (rows,): the column of each row's source, which does not count; -1 if it has no column.
@@ -229,8 +229,8 @@ class RowReduction:
         decay: how weights count less at larger distances: the number of the decay function, its second parameter, and
             an array of its first parameters (middles), float64, which replace the limits.  None if all weights below a
             limit count fully.
-        columns: int32: the wanted columns of rows of distances to all vertices; all attributes above refer to these
-            columns.  None for all.
+        columns: int32: the wanted columns of rows of distances to all vertices; column numbers in all other attributes
+            refer to the wanted columns.  None for all columns.
         cutoff: the least entry that counts as unreachable, of the working type; None without a cutoff.
     """
 
@@ -302,17 +302,17 @@ class ReducingSink(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PathCounting:
-    """What a device counts in whole rows of distances instead of sending them to the host.
+    """What a device counts in whole rows of distances, instead of sending the rows to the host: flow on shortest paths.
 
     Attributes:
-        sources: int64, shape (rows,): the vertex where the paths of each row begin.
-        own: int64, shape (rows,): the vertex at which no path of the row ends; -1 for none.
-        kept: float64, shape (n,): how much ends at each vertex in every row.
+        sources: int64, shape (rows,): the vertex where the flow of each row begins.
+        own: int64, shape (rows,): the vertex at which no flow of the row ends; -1 for none.
+        kept: float64, shape (n,): the flow that ends at each vertex in every row.
         out: ``indptr``, int64, shape (n + 1,), ``heads``, int32, and weights, int32, of the arcs; no weights where each
             arc counts 1.
         into: the same arcs sorted by their heads: ``indptr``, tails, weights.
-        ends: whether to count what begins and ends at vertices.
-        over: whether to count what passes over arcs.
+        ends: whether to count the flow that begins and ends at vertices.
+        over: whether to count the flow over arcs.
         most: most rows that are counted at the same time, each in a work space of its own.
     """
 
@@ -375,5 +375,5 @@ class CountingSink(Protocol):
         ...
 
     def take_counted(self, counted: CountedPaths) -> None:
-        """Take what was counted in some rows.  Several threads may call this."""
+        """Take the flow that was counted in some rows.  Several threads may call this."""
         ...

@@ -202,7 +202,7 @@ class PanelDevice(Protocol):
 
     @property
     def keeps(self) -> bool:
-        """Whether the device still holds the panel of the last ``give`` while it relaxes the next one."""
+        """Whether the device still holds the panel of the last ``give`` while it relaxes the next panel."""
         ...
 
     @property

@@ -21,7 +21,7 @@ THREADS_REFUSED: Final = "the system refused to start a thread; allow more of th
 _READ: Final = 65536
 
 
-#: Features of the levels of x86-64 processors: for each level, what it adds to the previous one.
+#: Features of the levels of x86-64 processors: for each level, the features that it adds to the previous level.
 LEVELS: Final = {
     "x86-64-v2": ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"),
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),

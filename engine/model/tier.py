@@ -64,7 +64,7 @@ class Tier(Protocol):
         ...
 
     def give(self, k: int, stripe: int, rows: Array) -> None:
-        """Put back a stripe in its state after round ``k``; this may return before it is written.
+        """Put back a stripe in its state after round ``k``; this may return before the stripe is written.
 
         Args:
             k: the round; in passes, the level that the stripe has reached.

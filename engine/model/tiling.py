@@ -48,8 +48,8 @@ class Tiling:
         slots: stripes in flight on a device; 1 on the CPU.
         resident: stripes that stay on each device instead of being streamed, a multiple of ``group``; 0 on the CPU.  In
             passes, the stripes that a device holds once it has read them, until the pass is over.
-        symmetric: only the entries of each stripe from its diagonal block on are computed; the others are mirrored at
-            the end.
+        symmetric: only the entries of each stripe from its diagonal block on are computed; the entries left of it are
+            mirrored at the end.
         passes: the matrix is closed in two passes instead of rounds.
     """
 
@@ -138,7 +138,7 @@ def updates(tiling: Tiling, n: int) -> int:
 
 
 def entries(tiling: Tiling, n: int) -> int:
-    """Return the number of entries of all stripes that are computed; symmetric layouts mirror the others."""
+    """Return the number of computed entries of all stripes; symmetric layouts mirror all other entries."""
     if not tiling.symmetric:
         return n * n
     height, whole = tiling.height, n // tiling.height
@@ -147,7 +147,7 @@ def entries(tiling: Tiling, n: int) -> int:
 
 
 def stripe_entries(tiling: Tiling, stripe: int, n: int) -> int:
-    """Return the number of entries of one stripe that are computed; symmetric layouts mirror the others.
+    """Return the number of computed entries of one stripe; symmetric layouts mirror all other entries.
 
     Args:
         tiling: the layout.
@@ -236,7 +236,7 @@ def device_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
 
 
 def panel_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
-    """Return the bytes of host memory for the panels, and for the work space of closing one, when a CPU streams.
+    """Return the bytes of host memory for the panels, and for the work space of closing a panel, when a CPU streams.
 
     Args:
         tiling: the layout.

@@ -10,7 +10,7 @@ _totals = {"read": 0, "write": 0}
 
 
 def moved(direction: Literal["read", "write"], count: int) -> None:
-    """Count a copy of ``count`` bytes to a device (``write``) or from one (``read``)."""
+    """Count a copy of ``count`` bytes to a device (``write``) or from a device (``read``)."""
     with _lock:
         _totals[direction] += count
 

@@ -51,7 +51,7 @@ def content_of(graph: Graph) -> int:
 
 
 def fingerprint(graph: Graph, options: Options, content: int | None = None) -> tuple[str, str]:
-    """Return a fingerprint of a graph, and one of the options.
+    """Return a fingerprint of a graph, and a fingerprint of the options.
 
     Labels are left out, because no plan depends on them.
 

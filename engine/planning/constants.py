@@ -45,7 +45,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class RoundShares:
-    """What a round on GPUs takes besides its products, as shares of the time of those products.
+    """The times that a round on GPUs takes in addition to its products, as shares of the time of the products.
 
     Attributes:
         closing: closing a panel as wide as the matrix, of a directed graph.
@@ -196,7 +196,7 @@ ORDERED_ARCS: Final = _decided("ORDERED_ARCS", 32, "arcs of a vertex", "9c79369"
 #: A graph counts as a lattice if the hops across it are at least this many times the square root of n; its separators
 #: are then likely to be small.
 LATTICE: Final = _decided("LATTICE", 0.5, "arcs by the root of vertices", "9c79369")
-#: Searches side by side relax the weighted arcs of lattices more often than those of other graphs.  The factor is
+#: Searches side by side relax the weighted arcs of lattices more often than the arcs of other graphs.  The factor is
 #: predicted as width / LATTICE_WIDTH, where width = n / (hops across), but at most as (square root of n) /
 #: LATTICE_SIDE.  Measured factors on roads: 1.1 to 1.5 at 1,000 vertices, 2.3 at 2,600, 2.9 to 3.3 at 4,096, 2.8 to 4.6
 #: from 10,000 to 14,400.
@@ -205,7 +205,7 @@ LATTICE_SIDE: Final = _measured("LATTICE_SIDE", 25, "root of vertices", "9c79369
 #: Finding potentials takes about this number of passes over the arcs.
 POTENTIAL_PASSES: Final = _measured("POTENTIAL_PASSES", 30, "passes", "19050b3")
 #: Breadth-first searches: HOP_SOURCES sources are searched together as a block.  Blocks may be smaller so that every
-#: thread has one, but hold at least HOP_SOURCES_LEAST sources.
+#: thread has a block, but hold at least HOP_SOURCES_LEAST sources.
 HOP_SOURCES: Final = _counted("HOP_SOURCES", 512, "sources per block", "1c7192d")
 HOP_SOURCES_LEAST: Final = _decided("HOP_SOURCES_LEAST", 32, "sources per block", "1c7192d")
 #: A breadth-first step over a block takes, for each arc, this share of the time in which a search with a heap scans an
@@ -289,7 +289,7 @@ DRIVER_BYTES: Final = _measured("DRIVER_BYTES", 2**30, "bytes", "8ff42bb")
 #: Several GPUs may share a matrix of at least this size, even if one GPU could hold it.
 SHARED_FROM: Final = _decided("SHARED_FROM", 16384, "vertices", "6abc271")
 #: In GPU solves that use the disk, two activities (products and copies, writing and mirroring, or writing and products)
-#: overlap, except for this share of the shorter one.
+#: overlap, except for this share of the shorter activity.
 UNHIDDEN: Final = _measured("UNHIDDEN", 0.15, "share", "b1b2e23")
 #: Copies take longer by the share COPY_START_ROWS / (height of a stripe), as each stripe waits for the disk, the bus
 #: and the device once; and by the share FEW_SLOTS if fewer than SLOTS stripes are in flight.
@@ -350,5 +350,5 @@ STACK_RATE: Final = _measured("STACK_RATE", 2e9, "bytes per second", "03e17ba")
 STACK_EFFICIENCY: Final = _measured("STACK_EFFICIENCY", 0.5, "share", "03e17ba", H200)
 #: Most bytes of one stack; a second stack is filled while the first one is taken apart.
 STACK_BYTES: Final = _decided("STACK_BYTES", 2**28, "bytes", "03e17ba")
-#: Time that one thread takes for the files of a store other than its distances: about forty small ones.
+#: Time that one thread takes for the files of a store other than its distances: about forty small files.
 STORE_SECONDS: Final = _measured("STORE_SECONDS", 0.03, "seconds", "03e17ba")

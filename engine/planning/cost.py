@@ -131,8 +131,9 @@ def batch_rows(
     """Return the rows of a batch of sources: whole bands of BAND_ROWS rows, at least one.
 
     A batch fills ``BATCH_BYTES``, or has more rows if that keeps all threads busy.  Two batches take at most a quarter
-    of the memory, or one band each.  If they do not fit in addition to ``beside``, each has one band less.  So a solve
-    that fits in some memory also fits in a larger memory, whose quarter may hold one more band when the whole does not.
+    of the memory, or one band each.  If they do not fit in addition to ``beside``, each batch has one band less.  This
+    matters if the quarter of a larger memory holds one more band, and the whole memory does not: a solve that fits in
+    some memory must also fit in a larger memory.
 
     Args:
         n: columns.
@@ -262,7 +263,7 @@ def search_candidate(
     limits, from_targets = {"threads": threads, "memory": setting.machine.memory}, False
     if columns < searches:
         aside = batch_rows(searches, columns, size, **limits) * searches * size
-        # bytes of the reversed arcs, of the whole rectangle, and of those bands of the rectangle that are transposed
+        # bytes of the reversed arcs, of the whole rectangle, and of the bands that are transposed at a time
         rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
         spare = setting.machine.memory - setting.machine.resident - PROCESS_BYTES
         from_targets = own + rectangle + 2 * aside < spare
@@ -273,6 +274,6 @@ def search_candidate(
     search, write = Phase("search", work, updates=left * problem.arcs), setting.written
     beside = setting.machine.resident + PROCESS_BYTES + own + held
     batch = batch_rows(columns, searches, size, **limits, beside=beside)
-    # batches are written while the next ones are searched, but on the same processors, so the seconds add up
+    # batches are written while the next batches are searched, but on the same processors, so the seconds add up
     phases, memory = (*before, search, write), own + held + 2 * batch * columns * size
     return candidate(setting, name, phases, memory=memory, from_targets=from_targets, batch=batch)

@@ -18,7 +18,7 @@ def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False
         n: vertices.
         itemsize: bytes of an entry.
         threads: number of threads.
-        rounds: whether the order is the blocked one; otherwise it is the recursive one.
+        rounds: True for the blocked order, False for the recursive order.
     """
     stripe = min(STRIPE, n) * (min(PIVOT, n) if rounds else split_point(n))
     panels = 2 * min(PIVOT, n) * n if rounds else 0
@@ -96,7 +96,7 @@ def _halved_updates(n: int, leaf: int) -> int:
 
 @lru_cache(maxsize=256)
 def blocked_updates(n: int, *, symmetric: bool = False) -> int:
-    """Return the updates of the blocked order, a sum over all rounds, which several estimates of a graph need."""
+    """Return the updates of the blocked order, summed over all rounds; cached, as several estimates need the number."""
     return sum(_round_updates(n, min(n, p + PIVOT) - p, symmetric=symmetric) for p in range(0, n, PIVOT))
 
 

@@ -12,8 +12,9 @@ from engine.planning.cost import Setting, dense_candidate, device_candidate
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Estimate all powers up to the limit on hops; the solve may end earlier, at a power that equals the previous one,
-    but that cannot be predicted.
+    """Estimate all powers up to the limit on hops.
+
+    The solve ends earlier if a power equals the previous power, but that cannot be predicted.
     """
     problem = setting.problem
     schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
@@ -43,7 +44,7 @@ class Schedule:
         hops: the power that is computed.
         by_rows: whether the wanted rows are multiplied by the weights again and again, which adds one arc each time.
             Otherwise the matrix is squared, and the bits of ``hops`` say which squares are multiplied.
-        updates: updates of the whole solve, if no power equals the previous one, which would end the solve early.
+        updates: updates of the whole solve, if it does not end early at a power that equals the previous power.
     """
 
     hops: int

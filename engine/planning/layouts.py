@@ -181,7 +181,7 @@ def waiting(tiling: Tiling, n: int, devices: int, bus: float) -> float:
     """Return the time for which devices that share passes wait for each other, as a share of the time of the products.
 
     The first panels of a pass are closed one after the other, because there is little other work: a panel arrives, is
-    relaxed by the previous one, and is closed.  This continues until the work for one panel, shared by all devices,
+    relaxed by the previous panel, and is closed.  This continues until the work for one panel, shared by all devices,
     takes longer than such a step.  At the end of a pass, the devices finish their last panels at evenly spaced times.
     The formula was derived from this, not measured.  A simulation of 1 to 8 devices agrees with it to within 0.02 where
     the share is below a fifth, and gives less where the share is larger.

@@ -318,7 +318,7 @@ def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
 
 
 def _where(candidate: Candidate, other: Candidate) -> str:
-    """Return words for the device and the tier of a candidate where they differ from those of ``other``."""
+    """Return words for the device and the tier of a candidate, as far as ``other`` has another device or tier."""
     device = "" if candidate.device == other.device else f" on {candidate.device}"
     tier = "" if candidate.tier == other.tier or "device" in (candidate.tier, other.tier) else candidate.tier
     return f"{device} in the {tier} tier" if tier else device

@@ -1,9 +1,10 @@
 """Refusals: which limit binds, and the least budgets with which the same job would be planned.
 
 A job for which no candidate fits is planned again with larger budgets: with more of one resource if that suffices, else
-with more of several.  Each tier is tried separately: with the least budget the matrix is streamed from the store, and
-with a larger one it may stay in memory.  In each step a budget grows to the least that a candidate needs, until a
-candidate fits.  A larger budget never makes a candidate need less, so the first budget that suffices is the least one.
+with more of several resources.  Each tier is tried separately: with the least budget the matrix is streamed from the
+store, and with a larger budget it may stay in memory.  In each step a budget grows to the least number of bytes that a
+candidate needs, until a candidate fits.  A larger budget never makes a candidate need less, so the first budget that
+suffices is the least.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]
 
 
 def _planned(one: Remedy, other: Remedy) -> bool:
-    """Return whether the budgets of ``other`` suffice for ``one`` and ``one`` is no slower."""
+    """Return whether the budgets of ``other`` suffice for the candidate of ``one``, and this candidate is no slower."""
     suffices = all(size <= other.budgets.get(name, -1) for name, size in one.budgets.items())
     return suffices and one.candidate.seconds <= other.candidate.seconds
 

@@ -28,7 +28,7 @@ def whole_rows(rows, places, unit, unreachable, out):  # type: ignore[no-untyped
 
     Args:
         rows: shape (rows, n): distances.
-        places: int64, shape (16,): which rows.
+        places: int64, shape (16,): the numbers of the rows to copy.
         unit: the number by which distances are multiplied before they are rounded; None to leave them as they are.
         unreachable: the value for *no path*.
         out: int32, shape (16, n).

@@ -26,7 +26,7 @@ _T1, _T2, _T3, _T4, _T5, _T6, _T7, _T8, _T9, _T10, _T11, _T12 = _T
 _ROUND: Final = 1.5 * 2.0**52
 #: The exponents between which 2^y is a normal number.
 _LEAST, _MOST = -1022.0, 1023.0
-#: Factors up to this one become 0.  So unreachable targets, whose exponents are at a limit above, count 0.
+#: Factors up to this number become 0.  So unreachable targets, whose exponents are _LEAST or _MOST, count 0.
 _NOTHING: Final = 2.0**-1021
 
 
@@ -79,9 +79,9 @@ def find_first(block, rows, own, values, vertices, out):  # type: ignore[no-unty
         block: of a working type, shape (block's rows, columns).
         rows: int64, shape (rows,): the rows of ``block`` to look at.
         own: int64, shape (rows,): the column of the source of each row, which does not count; -1 for none.
-        values: of the same type, shape (rows,).
+        values: of the type of ``block``, shape (rows,): the value to find in each row.
         vertices: int64, shape (columns,): the vertex in each column; a column without a vertex has a number that is
-            larger than those of all vertices.
+            larger than all vertices.
         out: int64, shape (rows,): receives the vertices; rows that hold -1 here are skipped.
     """
     for i in range(len(rows)):
@@ -135,7 +135,7 @@ def _weighed(row, limit, weights):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def _weighed_four(row, limits, weights, sums):  # type: ignore[no-untyped-def]
-    """Add to four ``sums`` what :func:`_weighed` returns for four limits; each weight and each entry is loaded once."""
+    """Add the results of :func:`_weighed` for four limits to four ``sums``; every weight and entry is loaded once."""
     kind = weights.dtype.type
     l0, l1, l2, l3 = limits[0], limits[1], limits[2], limits[3]
     nothing, s0, s1, s2, s3 = kind(0), kind(0), kind(0), kind(0), kind(0)
@@ -319,7 +319,7 @@ def _up_to(row, limit):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def find_nearest(block, rows, own, unreachable, vertices, columns, distances):  # type: ignore[no-untyped-def]
-    """Find the columns of the smallest distances of each row, the first ones where distances are equal.
+    """Find the columns of the smallest distances of each row; of ties, the first columns.
 
     Args:
         block: of a working type, shape (block's rows, columns).

@@ -27,8 +27,8 @@ _STEEPEST: Final = 1e300
 
 @njit(nogil=True, cache=True)
 def _select(values, first, last, k):  # type: ignore[no-untyped-def]
-    """Reorder ``values[first:last]`` so that ``values[k]`` is what it would be after sorting, and no entry before it is
-    larger.
+    """Reorder ``values[first:last]`` so that ``values[k]`` has the value that it would have after sorting, and no entry
+    before it is larger.
     """
     while last - first > _SMALL:
         middle = (first + last) // 2

@@ -40,7 +40,7 @@ MOST_NEAREST: Final = 10_000
 
 
 class MeasureRequest(TypedDict, total=False):
-    """What ``measure`` takes besides the graph and the options of a solve.
+    """The arguments of ``measure`` in addition to the graph and the options of a solve.
 
     Attributes:
         measures: names out of ``MEASURES``; all of them if left out.

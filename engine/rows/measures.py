@@ -27,8 +27,8 @@ Counts = npt.NDArray[np.int64]
 _OF_FACTS: Final = {"reached", "sum", "mean", "closeness", "closeness_plain", "eccentricity", "farthest"}
 
 
-#: Entries of a group of rows.  All kernels are applied to one group before the next one, so that only the first kernel
-#: reads the group from memory and the others find it in a cache.
+#: Number of entries of a group of rows.  All kernels are applied to a group before the next group, so that only the
+#: first kernel reads the group from memory, and all further kernels find it in a cache.
 _GROUP: Final = 1 << 19
 
 
@@ -173,7 +173,7 @@ class MeasureSink:
 
     @property
     def reduction(self) -> RowReduction:
-        """What a device is to compute from whole rows."""
+        """The measures that a device is to compute from whole rows."""
         weights = self._weights.astype(np.float64)
         decay = None if self._fading is None else self._fading[0]
         asked, inverses = self._asked, len(self._inverse) > 0

@@ -185,7 +185,7 @@ class Summary:
 
         The eccentricity of a source is its largest finite distance to another vertex among the targets; ``diameter`` is
         the largest eccentricity.  ``radius`` is the smallest eccentricity among the ``central_sources`` sources that
-        :func:`comparable` selects, and ``center`` is a source with that eccentricity.  Each of those sources reaches at
+        :func:`comparable` selects, and ``center`` is a source with that eccentricity.  Every selected source reaches at
         least ``central_reach`` targets, itself included.
         """
         rows, columns = len(self._sources), self._n if self._targets is None else len(self._targets)

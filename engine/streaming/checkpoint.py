@@ -1,8 +1,8 @@
 """Checkpoints: when a solve commits, what its record says, and how a later solve resumes from it.
 
 A record says how far the matrix in the working store has come: how many of its first rows are done (searches), or which
-round each stripe has reached (``engine.streaming``).  All tiles that a record counts are durable before it is written,
-and the record is lowered before one of these tiles is overwritten by a less advanced one (``engine.streaming.forms``).
+round each stripe has reached (``engine.streaming``).  All tiles that a record counts are durable before the record is
+written.  It is lowered before one of these tiles is overwritten by a less advanced tile (``engine.streaming.forms``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The forms of tiles in checkpoints: which form a checkpoint has, which one a solve writes, and whether it can resume.
+"""The forms of tiles in checkpoints: the form of a checkpoint, the form that a solve writes, and how the solve resumes.
 
 Every checkpoint keeps this rule: *at every instant, the record claims no more progress for a tile than the tile's file
 contains.*  A solve that cannot use all of the recorded progress may write tiles that contain less than the record

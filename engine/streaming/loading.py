@@ -41,7 +41,7 @@ class Loading:
     A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, another thread locks
     its pages, and then its stripes are *ready*.  While the CUDA driver locks pages, its other calls wait, for example
     allocations.  So the locking thread begins with the first call of ``wait``, when devices have allocated their
-    memory, and pauses after a piece if no caller waits for another one.
+    memory, and pauses after a piece if no caller waits for another piece.
 
     Args:
         tiling: how the matrix is cut.

@@ -16,9 +16,9 @@ from storage.threads import ThreadPool
 class Mirror:
     """Reads whole rows of a working store, a few stripes at a time.
 
-    A symmetric layout stores only the columns from a stripe's first row on; the columns left of these are in the
-    stripes above, transposed.  The stripes above are read once for each group of stripes, so more buffers mean fewer
-    reads.
+    A symmetric layout stores only the columns from a stripe's first row on.  All columns left of the diagonal block are
+    in the stripes above, transposed.  The stripes above a group of stripes are read once for the group, so more buffers
+    mean fewer reads.
 
     Args:
         writer: the working store.

@@ -158,7 +158,7 @@ def run(
 
 
 class _Run:
-    """One run: what the devices and the calling thread share."""
+    """One run: the state that the device threads and the calling thread share."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 Background threads read ahead, write back and commit, so a device waits for the disk only if the stripe that it needs is
 still being read.  A stripe that was never written is made from the graph's arcs, so the first round reads nothing.
-Finished rows, those of the last round or of the pass up, are passed to ``observe`` before they are written.
+Finished rows (rows of the last round or of the pass up) are passed to ``observe`` before they are written.
 
 Resuming is exact (see ``engine.model.tier``): the record holds a lower bound of the round of each stripe.
 """
@@ -143,7 +143,7 @@ class StoreTier:
         """Do nothing: buffers serve all stripes."""
 
     def skip(self, k: int, stripe: int) -> bool:
-        """Return whether the stripe has reached round ``k``, in this process or an earlier one."""
+        """Return whether the stripe has reached round ``k``, in this process or in an earlier process."""
         return bool(self._levels[stripe] >= k)
 
     def wants(self, k: int) -> bool:  # noqa: ARG002

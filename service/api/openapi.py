@@ -10,7 +10,7 @@ from service.api.problems import documented
 from service.api.schemas.wire import ProblemDocument
 from service.http.gate import needed_scope
 
-#: statuses that any operation under /v1 can return, and further ones that operations with a body can return
+#: EVERYWHERE: statuses that any operation under /v1 can return.  WITH_BODY: further statuses of operations with a body.
 EVERYWHERE: Final = (401, 403, 417, 422, 429, 431, 500, 503)
 WITH_BODY: Final = (408, 413)
 _RETRY: Final = {"Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer"}}}

@@ -1,6 +1,6 @@
 """``/docs``: the OpenAPI document as a page of this service, on which requests can be tried.
 
-Nothing is loaded from elsewhere: style and scripts are those of the dashboard.
+Nothing is loaded from other servers: the page has the style and the scripts of the dashboard.
 """
 
 from __future__ import annotations
@@ -72,5 +72,5 @@ def _example(document: dict[str, Any], body: tuple[str, dict[str, Any]] | None) 
 
 
 def _inline(text: str | None) -> Markup:
-    """Return a text of the document with what stands between backticks as code; nothing else becomes markup."""
+    """Return a text of the document in which text between backticks is marked as code; nothing else becomes markup."""
     return Markup(_CODE.sub(r"<code>\2</code>", str(escape(text or ""))))  # noqa: S704 - it was escaped

@@ -207,7 +207,7 @@ def _http_message(request: Request, error: HTTPException) -> str:
 
 
 def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
-    """Return the fault of a request that does not fit its schema; it lists the first errors and counts the others.
+    """Return the fault of a request that does not fit its schema; it lists the first errors and counts all others.
 
     If a single member of the body or a single parameter is wrong, ``field`` names it, as in other faults.
     """

@@ -119,8 +119,8 @@ def global_efficiency(G: BackendGraph) -> float:
     return math.fsum(facts.inverse) / (n * (n - 1)) if n > 1 else 0
 
 
-#: Several neighbourhoods are searched together as one graph.  All its pairs are searched, so it has at most this number
-#: of vertices; a larger neighbourhood is searched alone.
+#: Several neighbourhoods are searched together as one graph.  All pairs of this graph are searched, so it has at most
+#: this number of vertices; a larger neighbourhood is searched alone.
 _UNION: Final = 2048
 
 

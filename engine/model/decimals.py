@@ -15,7 +15,8 @@ from engine.model.dtypes import WORK_TYPES
 #: The units that are tried are 1, 0.1, 0.01 and so on, down to 10 ** -DECIMALS.
 DECIMALS: Final = 9
 #: POWERS holds the reciprocal of each unit.  The first FEWEST weights are tried with all units at once, and the first
-#: FEW weights with each unit that suits those.  So most wrong units are ruled out before all weights are read.
+#: FEW weights with each unit that suits the first FEWEST.  So most wrong units are ruled out before all weights are
+#: read.
 POWERS: Final = 10.0 ** np.arange(DECIMALS + 1)
 FEWEST: Final = 16
 FEW: Final = 256

@@ -92,7 +92,8 @@ def settle(block: npt.NDArray[np.generic]) -> None:
     """Set every integer entry that is not a distance back to exactly the sentinel, in place.
 
     This is needed only after relaxing with negative arcs, where *sentinel + weight* lies a little below the sentinel.
-    Distances are proven to be at most ``largest_signed``, less than half of the sentinel, so none is overwritten.
+    Distances are proven to be at most ``largest_signed``, less than half of the sentinel.  So no distance is
+    overwritten.
     """
     kind = work_type(block.dtype)
     if kind.integer and kind.largest_signed >= 0:

@@ -102,7 +102,7 @@ class Problem:
         targets: number of targets; None for all vertices.
         cutoff: the largest distance wanted; None for no limit.
         hops: arcs from a vertex of highest degree to the vertex farthest from it; 0 if this was not computed.
-        across: ``Statistics.hops_across``; 0 if this was not computed.
+        across: arcs of the longest shortest path that was looked at (``Statistics.hops_across``); 0 if not computed.
         decimal: whether weights are floats of few decimals, which searches can add as int32
             (``engine.model.decimals``).
         parts: sizes and costs from a trial partition; None without one.

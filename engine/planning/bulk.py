@@ -123,7 +123,7 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
         except ApspError as error:
             refused[index] = error
     alone = {i for i, plan in plans.items() if plan.seconds > ALONE_FROM}
-    # a graph that does not fit in one thread's share of the memory may fit in all of it
+    # a graph that does not fit in one thread's share of the memory may fit in the whole memory
     alone |= {i for i, error in refused.items() if error.kind == "does-not-fit"}
     refused = {i: error for i, error in refused.items() if i not in alone}
     stacks = _stacks({i: problems[i] for i in plans}, plans, machine, options)

@@ -109,7 +109,7 @@ def candidate(
         setting: problem, machine and type.
         algorithm: the algorithm's name.
         phases: the predicted phases, in order.
-        memory: bytes of host memory, not counting those that every process holds.
+        memory: bytes of host memory, not counting the bytes that every process holds.
         disk: bytes of disk, not counting the finished store.
         seconds: predicted time of the whole where phases overlap; None for the sum of the phases.
         fields: the fields whose value is not the default.

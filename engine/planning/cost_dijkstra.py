@@ -51,10 +51,10 @@ def abreast_seconds(setting: Setting) -> float:
 
 
 def lattice_passes(problem: Problem) -> float:
-    """Return how many times as often as usual searches side by side relax the arcs of a lattice with weights.
+    """Return the factor by which searches side by side relax arcs more often than on graphs that are no lattices.
 
-    On a lattice, paths of few arcs are often not the shortest ones, so tentative distances are corrected several times;
-    the wider the lattice is, the more often.
+    On a lattice with weights, paths of few arcs are often not the shortest paths, so tentative distances are corrected
+    several times.  The wider the lattice is, the more often they are corrected.
     """
     if problem.unit or not is_lattice(problem):
         return 1.0

@@ -56,8 +56,8 @@ def streamable(setting: Setting) -> bool:
 def forms(problem: Problem) -> tuple[bool, ...]:
     """Return the values of ``Tiling.symmetric`` to consider.
 
-    An undirected graph can be solved like a directed one.  That takes twice the arithmetic, but fewer panels have to be
-    in memory, so that blocks can be wider if memory is scarce.
+    An undirected graph can be solved like a directed graph.  That takes twice the arithmetic, but fewer panels have to
+    be in memory, so that blocks can be wider if memory is scarce.
     """
     if problem.directed:
         return (False,)

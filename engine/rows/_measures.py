@@ -16,7 +16,7 @@ from engine.graph.kernels import njit
 CHUNK: Final = 64
 #: Number of entries that fit the first-level cache; they stay there while they are compared with each limit.
 STRETCH: Final = 2048
-#: The numbers of the decays other than ``step``.
+#: The numbers that stand for decay functions in kernels; ``step`` has no number.
 EXPONENTIAL, LINEAR, LOGISTIC = 1, 2, 3
 #: The coefficients of f, f^2, ... in the Taylor series of 2^f; the first term left out is below 2^-52 for |f| <= 1/2.
 _T: Final = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(1, 13))

@@ -19,15 +19,15 @@ Indices = npt.NDArray[np.int64]
 #: the numbers in ``engine.rows._lane_vectors``, which imports the compiler and so is imported only for sums.
 LANES: Final = 16
 FAR: Final = 2**30 - 1
-#: Fewer rows than this are walked over one by one, which then takes less time.
+#: Fewer rows than this are summed one by one, which then takes less time than side by side.
 LEAST_ROWS: Final = 5
-#: The order of the vertices is found anew after this many rows.
+#: Number of rows after which the vertices are sorted again.
 SAME_ORDER: Final = 64
 #: Most classes into which the vertices are sorted by distance.
 CLASSES: Final = 2**16
-#: Arcs are moved into the order of the vertices where there are at most this many for each vertex.
+#: Arcs are copied in the order of the vertices if a graph has at most this number of arcs per vertex.
 SPARSE: Final = 8
-#: Most vertices that arcs of length zero may join; with more, rows are walked over.
+#: Most vertices that arcs of length zero may join.  In graphs with a larger cluster, rows are summed one by one.
 CLUSTER: Final = 16
 
 
@@ -191,15 +191,15 @@ def _aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
 def _clusters(n: int, tails: Array, heads: Array, zero: Array) -> tuple[Array, Array, Array]:
     """Find the clusters: a cluster is a set of vertices that arcs of length zero join.
 
-    Returns:
-        The cluster of each vertex, -1 for none, an empty array if no arc has length zero; where the members of each
-        cluster begin; and the members.
-
     Args:
         n: number of vertices.
         tails: int32, shape (arcs,).
         heads: int32, shape (arcs,).
-        zero: of bool, shape (arcs,): whether each arc has length zero and joins its ends.
+        zero: of bool, shape (arcs,): whether each arc has length zero and begins at no terminal.
+
+    Returns:
+        The cluster of each vertex, -1 for none, or an empty array if there is no cluster; where the members of each
+        cluster begin; and the members.
     """
     if not zero.any():
         return np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32)

@@ -2,7 +2,7 @@
 
 A record says how far the matrix in the working store has come: how many of its first rows are done (searches), or which
 round each stripe has reached (``engine.streaming``).  All tiles that a record counts are durable before the record is
-written.  It is lowered before one of these tiles is overwritten by a less advanced tile (``engine.streaming.forms``).
+written.  The record is lowered before such a tile is overwritten by a less advanced tile (``engine.streaming.forms``).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class CpuStreamer:
         Args:
             k: the round of the panel.
             stripe: a stripe above the pivot block.
-            rows: its rows, shape (rows of the stripe, n).
+            rows: the rows of ``stripe``, shape (height, n).
         """
         self._collect(k, self._job.rows(stripe), rows)
 
@@ -125,7 +125,7 @@ class CpuStreamer:
         Args:
             k: the round.
             stripe: the stripe.
-            rows: its rows, shape (rows of the stripe, n).
+            rows: the rows of ``stripe``, shape (height, n).
         """
         self._relax(k, stripe, rows)
         self._job.done(k, stripe, rows)

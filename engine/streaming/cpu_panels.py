@@ -61,7 +61,7 @@ class CpuPanels:
         Args:
             k: the panel.
             stripe: number of the stripe.
-            rows: its rows, shape (rows of the stripe, n).
+            rows: the rows of ``stripe``, shape (height, n).
             hold: not used.
         """
         assert rows is not None

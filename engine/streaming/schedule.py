@@ -274,6 +274,9 @@ class _Run:
 
 
 def _owners(tiling: Tiling, rounds: int, devices: int) -> dict[int, int]:
-    """Return, for each round whose stripes are resident, the device that holds them, assigned in rotation."""
+    """Return the device that holds the stripes of each resident group, by the round of the group.
+
+    Devices are assigned in rotation.  Groups that are streamed are left out.
+    """
     most = min(rounds, tiling.resident // tiling.group * devices)
     return {k: k % devices for k in range(most)}

@@ -121,7 +121,7 @@ class StoreTier:
         Args:
             k: the round or level that the stripe has reached.
             stripe: the stripe.
-            rows: its rows, shape (rows of the stripe, n), in a buffer of this tier, which is free after the write.
+            rows: the rows of ``stripe``, shape (height, n), in a buffer of this tier, which is free after the write.
 
         Raises:
             StorageFailed: an earlier write failed.

@@ -63,11 +63,11 @@ ROUTERS: Final = (
 
 
 def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI:
-    """Build the application; its helper processes start and stop with its lifespan.
+    """Build the application.  The helper processes start and stop together with it.
 
     Args:
         settings: the service's settings.
-        observe: called after every request with method, pattern of the path, status and seconds.
+        observe: called after every request with the method, the route pattern, the status and the seconds.
     """
     prepare(settings)
     service = _service(settings)
@@ -108,7 +108,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
 
 
 def _service(settings: Settings) -> Service:
-    """Open the objects that the routes share, without starting a process."""
+    """Open the objects that all routes share.  No process is started yet."""
     store = JobStore(settings.database, timeout=settings.database_timeout)
     keys = KeyStore(store.database)
     nice = settings.runner_nice // 2

@@ -15,8 +15,8 @@ SCOPES: Final[tuple[Scope, ...]] = ("read", "submit", "admin")
 class Caller:
     """The holder of a key; ``owner`` is None if the service requires no keys (``APSP_AUTH=false``).
 
-    The scope ``read`` allows queries of one's own graphs and jobs, ``submit`` also changes to them; ``admin`` includes
-    both, for the graphs and jobs of all owners.
+    The scope ``read`` allows queries of the caller's own graphs and jobs.  ``submit`` also allows changes to them.
+    ``admin`` allows queries and changes for the graphs and jobs of all owners.
     """
 
     owner: str | None

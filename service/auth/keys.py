@@ -47,14 +47,14 @@ class Keyring:
         found = self._known.get(digest)
         age = REMEMBERED_SECONDS if found is None else time.monotonic() - found[1]
         if found is None or age >= REMEMBERED_SECONDS:
-            # a request that is cancelled must not cancel the look-up for the others
+            # if this request is cancelled, the other requests for the same key still need the look-up
             return await asyncio.shield(self._ask(digest, key))
         if age >= REMEMBERED_SECONDS / 2:
             self._ask(digest, key)
         return found[0]
 
     def _ask(self, digest: bytes, key: str) -> asyncio.Task[Caller | None]:
-        """Return the look-up that is already running, or a new one."""
+        """Return the running look-up of this key, or start one."""
         task = self._asked.get(digest)
         if task is None:
             task = self._asked[digest] = asyncio.create_task(self._find(digest, key))

@@ -39,7 +39,10 @@ def tokens_of(cookies: str) -> list[str]:
 
 
 class Sessions:
-    """Finds the caller of a session.  Results are cached for as long as those of ``Keyring``; no keys are stored."""
+    """Finds the caller of a session.  Results are cached for ``REMEMBERED_SECONDS``, as in ``Keyring``.
+
+    No keys are stored.
+    """
 
     def __init__(self, keys: KeyStore) -> None:
         self._keys, self._sessions = keys, SessionStore(keys.database)

@@ -64,8 +64,9 @@ class BulkOutputOptions(TypedDict, total=False):
 
 
 def must_open(graph: Path) -> None:
-    """Refuse a file that cannot be opened, before the slow import of the readers; a pipe is not tried: it opens only
-    once.
+    """Refuse a file that cannot be opened, before the slow import of the readers.
+
+    A pipe is not tried, because it can be opened only once.
     """
     from storage.errors import NotFound
 
@@ -82,8 +83,9 @@ def must_open(graph: Path) -> None:
 
 
 def start_device(options: AlsoOptions) -> None:
-    """Start the driver if a GPU is wanted, in a thread, so that it starts while packages are imported and a graph is
-    read.
+    """Start the CUDA driver in a thread if a GPU is wanted.
+
+    The driver starts while packages are imported and a graph is read.
     """
     if options["device"] == "cuda":
         from engine.devices.cuda.starting import start_driver
@@ -201,10 +203,9 @@ def flag_of(name: str, option: Option) -> str:
 
 
 class with_options:  # noqa: N801 - a decorator
-    """Replace each parameter of a command that is a class of options by the options of that class.
+    """A decorator: a parameter whose type is a class of options becomes one parameter for each option of the class.
 
-    The parameters are made when the signature of a command is first read, so that only the command that runs needs
-    them.
+    The parameters are made when the signature of a command is first read, so only the command that runs makes them.
     """
 
     def __init__(self, command: Callable[..., None]) -> None:
@@ -244,7 +245,7 @@ class with_options:  # noqa: N801 - a decorator
 
 
 def _parameter(name: str, kind: Any, option: Option, heading: str | None) -> inspect.Parameter:
-    """Return the parameter from which Typer makes an option; on the command line sizes and lists are texts."""
+    """Return the parameter from which Typer makes an option.  Sizes and lists are text on the command line."""
     if kind in (Size, Vertices, Numbers, Words):
         kind = str | None
     elif name == "nodes" or kind is Opportunities:

@@ -1,6 +1,6 @@
 """The help pages of ``apsp --help`` and ``apsp COMMAND --help``: commands in groups, whole sentences, examples, colour.
 
-Importing it loads nothing heavy; colour is used on terminals only, and not where ``NO_COLOR`` is set.
+This module imports nothing heavy.  Colour is used on terminals only, and not where ``NO_COLOR`` is set.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class CommandsOnDemand(Mapping[str, Any]):
 
 
 def _part_of(app: typer.Typer, said: CommandInfo | TyperInfo | None) -> typer.Typer:
-    """Return a program with no command of ``app``, or with one command or group of commands."""
+    """Return a copy of ``app`` that has only the command or group ``said``; no command if it is None."""
     part = copy(app)
     part.registered_commands = [said] if isinstance(said, CommandInfo) else []
     part.registered_groups = [said] if isinstance(said, TyperInfo) else []

@@ -344,7 +344,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _exit_code(words: list[str]) -> int:
-    """Run the command and return its exit code; an error is written as a message and has an exit code, too."""
+    """Run the command and return its exit code.  An error is written as a message and turned into an exit code."""
     from service.cli.commands.failures import BAD_USE, FAILED, OUTPUT_CLOSED, comes_of_interrupt, complain, report
     from service.cli.commands.interrupts import INTERRUPTS
     from service.cli.commands.output import OutputClosedError

@@ -105,7 +105,7 @@ def _classes(text: str | None) -> list[float]:
 
 
 def _distances(matrix: Any, source: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the distance to each vertex, NaN without a path or where it was not solved."""
+    """Return the distance to each vertex; NaN if there is no path, or the vertex is no target of the matrix."""
     row = matrix.row(source)
     found = np.full(matrix.n, np.nan)
     found[matrix.targets] = np.where(np.equal(row, matrix.unreachable), np.nan, row.astype(np.float64))

@@ -1,4 +1,4 @@
-"""Takes plain values of a command line as they are; Typer converts all other values, and writes every refusal.
+"""Converts plain values of a command line without Typer.  Typer converts all others, and writes every refusal.
 
 Typer converts each value, also a default, with pydantic; the import of pydantic and its converters take 0.1 s of
 processor time in a short solve.  A text needs no conversion, and the conversions of a whole number, a choice and a
@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
-#: Texts of numbers that Python and Typer read alike, and that are too short to reach a limit of a number type.
+#: Number texts (whole, real) that Python and Typer convert alike; they are too short to overflow a number type.
 _WHOLE: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _REAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?", re.ASCII)
-#: Stands for a value that Typer has to convert.
+#: Marks a value that Typer has to convert.
 TYPERS: Final = object()
 
 
@@ -35,7 +35,7 @@ def take_plainly(parameter: Any) -> Any:
 
 
 def plain_reader(kind: Any, declared: Any) -> Callable[[Any], Any]:
-    """Return the function that takes a plain value, and returns ``TYPERS`` for any other.
+    """Return a function that converts a plain value, and returns ``TYPERS`` for any other value.
 
     Args:
         kind: the type of the values; ``list[...]`` for parameters that may be repeated.
@@ -60,7 +60,10 @@ def plain_reader(kind: Any, declared: Any) -> Callable[[Any], Any]:
 
 
 class _Converter:
-    """Replaces ``get_runtime_param`` and its converter; Typer makes its own converter only when a value needs it."""
+    """Replaces ``get_runtime_param`` of Typer, and the converter that it returns.
+
+    Typer makes its own converter only when a value needs it.
+    """
 
     def __init__(self, typers_own: Callable[[], Any], plain: Callable[[Any], Any]) -> None:
         self._typers_own, self._plain = typers_own, plain
@@ -72,7 +75,7 @@ class _Converter:
         """Return the converted value; raises Typer's error.
 
         Args:
-            value: as it was given, or the default; None for none.
+            value: the value as it was given, or the default; None if there is neither.
             param: the parameter.
             ctx: Typer's context of the command.
         """
@@ -99,9 +102,7 @@ def _number(value: Any, kind: type[int] | type[float], pattern: re.Pattern[str],
 
 
 def _path(value: Any) -> Any:
-    """Return the path of a text; ``TYPERS`` for a path that exists and cannot be read, so that Typer writes the
-    refusal.
-    """
+    """Return the path of a text, or ``TYPERS`` if the path exists and cannot be read: then Typer writes the refusal."""
     if isinstance(value, Path):
         return value if type(value) is type(Path()) and not _refused(value) else TYPERS
     return Path(value) if type(value) is str and not _refused(value) else TYPERS

@@ -1,4 +1,4 @@
-"""Shows progress on standard error: of a running solve, of a job of a service, of a download.
+"""Shows the progress of a running solve, of a job of a service, or of a download on standard error.
 
 A :class:`Display` draws a bar on a terminal and prints plain lines elsewhere; the other classes say what it shows.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 KERNELS: Final = "kernels"
 #: Share of a phase that must be done before the time left is estimated.
 _ENOUGH: Final = 0.01
-#: Seconds between two updates of a bar, and between two lines.
+#: Seconds between two updates of a bar, and between two printed lines.
 _BAR_SECONDS, _LINE_SECONDS = 0.1, 5.0
 
 
 def never() -> bool:
-    """Return False: a solve that this function is passed to as ``stop`` is not stopped by it."""
+    """Return False: the default for ``stop`` of :class:`ProgressMonitor`, which never stops a solve."""
     return False
 
 
@@ -38,15 +38,15 @@ def amount_text(amount: float, unit: str) -> str:
 
 
 def _rate_texts(rate: float, unit: str) -> list[str]:
-    """Return a rate as text, in a list; it is empty for kernels, because each takes a very different time."""
+    """Return a list with the rate as text.  It is empty for kernels, because each takes a very different time."""
     return [] if unit == KERNELS else [f"{amount_text(rate, unit)}/s"]
 
 
 class Display:
-    """Shows a fraction and a text about it on ``stream``; lines are printed every few seconds.
+    """Shows the done fraction of a phase and a text on ``stream``: as a bar, or as a line every few seconds.
 
     Args:
-        stream: where both are shown.
+        stream: where fraction and text are shown.
         every: seconds between two updates; None for the default of the stream.
     """
 
@@ -156,12 +156,12 @@ class ProgressMonitor(Monitor):
             self._display.show(phase, self._fraction(), "")
 
     def resume(self, phase: str, total: int, unit: str, done: int) -> None:
-        """Continue a phase after an interruption, the seconds of which are left out of the rate.
+        """Continue a phase after an interruption.  The rate leaves out the seconds of the interruption.
 
         Args:
             phase: name of the phase.
             total: units of work in it; 0 if unknown.
-            unit: what is counted.
+            unit: what is counted, such as rows or bytes.
             done: units that were done before the interruption.
         """
         name, seconds = self._interrupted
@@ -183,7 +183,7 @@ class ProgressMonitor(Monitor):
         return self._stop()
 
     def close(self) -> None:
-        """End the present phase, if there is one, with its amount, time and rate."""
+        """End the present phase, if there is one, and show its amount of work, time and rate."""
         if self.phase is None:
             return
         seconds = time.perf_counter() - self._started
@@ -212,8 +212,8 @@ class ProgressMonitor(Monitor):
         """Return the amount, rate and time left."""
         since, self._last = self._last, (seconds, self.done)
         if self.unit == KERNELS:
-            since = (0.0, 0)  # from the beginning, as one kernel may take a hundred times as long as the next
-        # otherwise only since the last update, because the first part of a phase may have waited for a compilation
+            since = (0.0, 0)  # rate from the beginning: kernels differ a hundredfold in time
+        # any other rate is since the last update, because the first part of a phase may have waited for a compilation
         rate = (self.done - since[1]) / max(seconds - since[0], 1e-9)
         done = format_bytes(self.done) if self.unit == "bytes" else format_count(self.done)
         parts = [f"{done} of {amount_text(self.total, self.unit)}"] if self.total else []

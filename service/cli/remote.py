@@ -28,7 +28,7 @@ SHOWN_DIGITS: Final = 8
 
 
 def means_job(store: str) -> bool:
-    """Return whether the argument of ``apsp query`` without ``--server`` is the id of a job of APSP_SERVER."""
+    """Return whether ``apsp query`` without ``--server`` takes its argument for the id of a job of APSP_SERVER."""
     if not os.environ.get("APSP_SERVER") or len(store) < SHOWN_DIGITS:
         return False
     return set(store) <= set("0123456789abcdef-") and len(store) <= 36 and not Path(store).exists()

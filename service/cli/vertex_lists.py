@@ -31,7 +31,7 @@ T = TypeVar("T")
 def selected_vertices(
     text: str, graph: Graph | SealedResult, option: str, limit: float | None = None
 ) -> tuple[int, ...]:
-    """Return the vertex indices that the text of ``option`` selects, in its order, each once.
+    """Return the vertex indices that the text of ``option`` selects, in the order of the text, each once.
 
     Args:
         text: the argument of the option, see :func:`selected`.
@@ -40,7 +40,7 @@ def selected_vertices(
         limit: the farthest that a point may be from its vertex; None for no limit.
 
     Raises:
-        NotFound, InvalidRequest: as :func:`selected`.
+        NotFound, InvalidRequest: :func:`selected` raises it.
     """
     return selected(text, graph, option, limit)[0]
 
@@ -48,11 +48,11 @@ def selected_vertices(
 def selected(
     text: str, graph: Graph | SealedResult, option: str, limit: float | None = None
 ) -> tuple[tuple[int, ...], SnappedPoints | None]:
-    """Return the vertex indices that the text of ``option`` selects, in its order, each once, and the points if any.
+    """Return the vertex indices that a text selects, in the order of the text, each once; and the points, if any.
 
-    ``@FILE`` is a file, ``-`` standard input; else the name of a vertex means the vertex, the name of a file means the
-    file, and any other text is a list ``A,"B, c",D``. So a name of both a vertex and a file means the vertex; a vertex
-    called ``-`` is written ``"-"``. A file has one name on each line; in a ``.csv`` file, it is in the first column.
+    ``@FILE`` is a file, and ``-`` is standard input.  Otherwise the name of a vertex means the vertex, the name of a
+    file means the file, and any other text is a list ``A,"B, c",D``.  So a name of both a vertex and a file means the
+    vertex; a vertex called ``-`` is written ``"-"``.  A file has one name on each line; in a ``.csv`` file, it is in the first column.
     If the first line does not name a vertex and the second one does, the first line is the header, which is skipped
     with a note.  A table with columns lon and lat (or x and y) holds points: each means the vertex nearest to it, and a
     note is printed.
@@ -90,12 +90,12 @@ def sent_points(text: str, option: str) -> list[dict[str, Any]] | None:
 
     Args:
         text: the argument of an option, a file that may begin with ``@``.
-        option: its name, for messages.
+        option: name of the option, for messages.
 
     Raises:
-        NotFound, InvalidRequest: as ``storage.geography.tables.read_points``; also for a point without coordinates, for
-            an id that occurs twice, and for a file that says in which plane its coordinates are, which a request cannot
-            say.
+        NotFound, InvalidRequest: ``storage.geography.tables.read_points`` refuses the table, a point has no
+            coordinates, or an id occurs twice.  A file that names the plane of its coordinates is refused, too, because
+            a request cannot name a plane.
     """
     path = None if text == "-" else _table_of_points(text)
     return None if path is None else points_of(path, option)
@@ -124,15 +124,16 @@ def points_of(path: Path, option: str) -> list[dict[str, Any]]:
 
 
 def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
-    """Return for each name the point of that name, as a request has it, else the name itself, which is that of a
-    vertex.
+    """Return a list with a point, in the form of a request, for each name of a point.
+
+    Any other name must name a vertex, and stays as it is.
 
     Args:
         tables: files of points.
         names: ids or names of points, or vertices.
 
     Raises:
-        InvalidRequest: several points have that name, or as :func:`sent_points`.
+        InvalidRequest: several points have that name, or :func:`sent_points` refuses a table.
     """
     known: dict[str, list[dict[str, Any]]] = {}
     for path in tables:
@@ -147,16 +148,17 @@ def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
 
 
 def told_points(path: Path, coordinates: Coordinates | None, option: str, limit: float | None) -> SnappedPoints:
-    """Take the points of a table to their vertices, and print on standard error how far the vertices are.
+    """Snap the points of a table to vertices, and print on standard error how far the vertices are.
 
     Args:
         path: the table.
-        coordinates: of the vertices; None if there are none.
+        coordinates: coordinates of the vertices; None if the graph has none.
         option: name of the option, for messages.
         limit: the farthest that a point may be from its vertex; None for no limit.
 
     Raises:
-        NotFound, InvalidRequest: as ``storage.geography.snapping.snap_file``, and a point farther than ``limit``.
+        NotFound, InvalidRequest: ``storage.geography.snapping.snap_file`` refuses the table, or a point is farther from
+            its vertex than ``limit``.
     """
     from storage.geography.snapping import snap_file
 
@@ -214,7 +216,7 @@ def selected_names(text: str, option: str) -> list[str]:
 
 
 def _named(text: str, option: str, is_vertex: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    """Return the names, each with its place for messages."""
+    """Return pairs of a place in the input (for messages) and the name found there."""
     if text == "-":
         return _lines(option, "standard input", sys.stdin.read().removeprefix("\ufeff"), table=False)
     if text.startswith("@"):
@@ -260,7 +262,7 @@ def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[str, str]]:
-    """Yield the names with their places for messages; empty lines are left out."""
+    """Yield pairs of a place in the input (for messages) and the name found there; empty lines are left out."""
     rows: Iterable[tuple[int, str]] = enumerate(text.split("\n"), 1)
     if table:
         reader = csv.reader(io.StringIO(text), strict=True, skipinitialspace=True)

@@ -38,7 +38,8 @@ class Patience:
 
     Attributes:
         seconds: time without progress after which failures become an error.
-        first, most: pause in seconds before the second attempt, doubled for every further one, and its maximum.
+        first: pause in seconds before the second attempt; it doubles for every further attempt.
+        most: the longest pause in seconds.
         tell: called with a message when an attempt has failed and another one will follow.
         clock, chance: sources of time in seconds and of random numbers from 0 to 1, replaced in tests.
     """
@@ -54,9 +55,9 @@ class Patience:
         checked_seconds("patience", self.seconds)
 
     def pause(self, attempt: int) -> float:
-        """Return the seconds to wait after failed attempt number ``attempt``, from 0.
+        """Return the seconds to wait after failed attempt number ``attempt``, counted from 0.
 
-        Half of it is random, so that many clients do not repeat their requests at the same time.
+        Half of the pause is random, so that many clients do not repeat their requests at the same time.
         """
         full = min(self.most, self.first * 2.0 ** min(attempt, 30))
         return full * (0.5 + self.chance() / 2)

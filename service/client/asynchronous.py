@@ -1,6 +1,6 @@
 """The asynchronous client: ``AsyncClient``, ``AsyncJob``, ``AsyncResult``, for asyncio and trio.
 
-Their methods are defined in ``methods`` and ``result``.  File access and computation run in threads.
+The methods of these classes are defined in ``methods`` and ``result``.  File access and computation run in threads.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 
 class AsyncDriver:
-    """Carries out flows over one pool of connections."""
+    """Carries out flows (defined in ``steps``) over one pool of connections."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
 
     async def run(self, flow: Flow[T]) -> T:
-        """Return the value that the flow returns; raises what it raises."""
+        """Return the value of the flow.  Raises what the flow raises."""
         try:
             step = next(flow)
             while True:
@@ -110,7 +110,8 @@ class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
     """A service, as seen by one caller; the methods of :class:`Client` must be awaited here, under asyncio or trio.
 
     Args:
-        url, key, patience, tell: as for :class:`Client`.
+        url, key: address of the service and key of the caller, as for :class:`Client`.
+        patience, tell: how long failed requests are repeated, and what is told about them, as for :class:`Client`.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
         await self.close()
 
     async def run(self, flow: Flow[T]) -> T:
-        """Carry out a flow, such as one of ``service.client.flows`` for which there is no method."""
+        """Carry out a flow of ``service.client.flows``, such as one that has no method here, and return its value."""
         return await self._driver.run(flow)
 
     _run = run

@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 
 class BlockingDriver:
-    """Carries out flows over one pool of connections; safe to use from many threads."""
+    """Carries out flows (defined in ``steps``) over one pool of connections; safe to use from many threads."""
 
     def __init__(self, http: httpx2.Client) -> None:
         self._http = http
 
     def run(self, flow: Flow[T], stop: threading.Event | None = None) -> T:
-        """Return the value that the flow returns; raises what it raises, and Stopped soon after ``stop`` is set."""
+        """Return the value of the flow.  Raises what the flow raises, and Stopped soon after ``stop`` is set."""
         stop = stop or threading.Event()
         try:
             step = next(flow)
@@ -114,8 +114,8 @@ class Client(ClientMethods["Job", "Result"], Blocking):
     """A service, as seen by one caller.
 
     Args:
-        url: its address; APSP_SERVER if None.
-        key: the key; APSP_KEY if None.
+        url: address of the service; APSP_SERVER if None.
+        key: key of the caller; APSP_KEY if None.
         patience: seconds for which a request without an answer is repeated, where that is safe.
         tell: called with a message after every failed attempt that will be repeated.
 
@@ -145,7 +145,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
         self.close()
 
     def run(self, flow: Flow[T]) -> T:
-        """Carry out a flow, such as one of ``service.client.flows`` for which there is no method."""
+        """Carry out a flow of ``service.client.flows``, such as one that has no method here, and return its value."""
         return self._driver.run(flow)
 
     _run = run

@@ -96,7 +96,7 @@ class ResultView:
 
     @property
     def job(self) -> str:
-        """The id of its job."""
+        """The id of the job that made the result."""
         return str(self.facts["job"])
 
     @property
@@ -122,12 +122,12 @@ class ResultView:
 
     @property
     def measured(self) -> str:
-        """What pages show behind distances: the unit, else the column of the weights, else ``arcs`` or nothing."""
+        """The text that web pages show after distances: the unit, else the weight column, else ``arcs`` or nothing."""
         column = self.facts.get("weight_column")  # services of earlier versions do not say it
         return measured(said_unit(self.unit), column, weighted=self.unit != "hops")
 
     def summary(self) -> dict[str, Any]:
-        """Return the pairs, how many are reached, mean, diameter, radius, histogram."""
+        """Return the summary: numbers of pairs and of reached pairs, mean, diameter, radius, histogram."""
         return dict(self.facts["summary"])
 
     def __repr__(self) -> str:

@@ -35,7 +35,7 @@ def column_query(weight: str | None, length_of: str | None, further: Iterable[st
 
 
 def end_names(weight: str | None, further: Iterable[str] = ()) -> tuple[str, str]:
-    """Return names for the columns of vertices that differ from those of the weight and of further columns."""
+    """Return names for the two columns of vertices; they differ from the names of all other columns."""
     taken = {name.lower() for name in (weight or "", *further)}
     pairs = (("source", "target"), ("tail", "head"), *((f"tail {k}", f"head {k}") for k in range(len(taken))))
     return next(pair for pair in pairs if taken.isdisjoint(pair))

@@ -15,7 +15,7 @@ from storage.errors import StorageFailed
 if TYPE_CHECKING:
     from storage.matrix.download import Download, Piece
 
-#: called with the number of bytes fetched so far, and of all bytes to fetch
+#: called with two numbers of bytes: those fetched so far, and all that are to be fetched
 Meter = Callable[[int, int], None]
 
 #: files downloaded at the same time
@@ -83,7 +83,7 @@ def fetch(place: str, target: Path, patience: Patience, *, overwrite: bool, mete
     Raises:
         Conflict: ``target`` exists, or another download to it is in progress.
         StorageFailed: a file was damaged twice, or the file system failed.
-        ServiceError, NoAnswer: as for every request.
+        ServiceError, NoAnswer: the service refused, or gave no answer in time.
     """
     from storage.matrix.download import Download
 
@@ -109,7 +109,7 @@ class _Tally:
         self._lock, self._done = threading.Lock(), 0
 
     def add(self, size: int) -> bool:
-        """Count bytes; always returns True.  The total is unknown until the manifest has arrived."""
+        """Count bytes and return True.  The meter is called once the manifest, which says the total, has arrived."""
         with self._lock:
             self._done += size
             if self._meter is not None and self._download.total is not None:

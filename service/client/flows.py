@@ -28,7 +28,7 @@ Watcher = Callable[[Document], None]
 
 #: states of a job that is not over
 OPEN: Final = ("accepted", "running")
-#: the id of a job, and a text that may be a part of one
+#: the id of a job, and a text that may be a part of an id
 WHOLE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PART_OF_ID: Final = re.compile(r"[0-9a-f-]{4,35}")
 #: seconds for which the service is asked to delay its answer about an open job: with a watcher, and without one

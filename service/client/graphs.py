@@ -37,7 +37,7 @@ _SAMPLE = 1000
 
 @dataclass(frozen=True)
 class Upload:
-    """A file to send, the query that goes with it, and the names of its vertices."""
+    """A file to upload, the query parameters of its upload, and the names of the vertices in the file."""
 
     file: Path
     query: Mapping[str, Any]
@@ -193,8 +193,9 @@ def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: Up
 
 
 def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
-    """Return a weight for the loops, which are dropped when the graph is read: 0, or with a formula the weight whose
-    length is largest.
+    """Return a weight for the loops that stand for vertices without edges; the reader drops these loops.
+
+    The weight is 0; with a formula, it is the weight whose length is largest.
     """
     from storage.readers.formula import parse_formula
 

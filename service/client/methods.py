@@ -117,8 +117,9 @@ class ClientMethods(Generic[JobT, ResultT]):
         Raises JobFailed if the job fails or is cancelled, and what ``submit`` and ``wait`` raise.
 
         Args:
-            graph: as in :meth:`submit`.
-            timeout, watcher: as in :meth:`Job.wait`.
+            graph: the path of a file, or a graph object, as in :meth:`submit`.
+            timeout: seconds after which StillOpen is raised.
+            watcher: called every second with the service's description of the job.
             options: how the graph is read, its name, and options of the job, as in :meth:`submit`.
         """
         job = yield from self._submitted(graph, options)
@@ -147,7 +148,7 @@ class ClientMethods(Generic[JobT, ResultT]):
                 ``mode`` of an OpenStreetMap file: ``"walking"``, ``"cycling"`` or ``"driving"``;
                 ``parallel``, which of parallel arcs stays, ``"least"`` or ``"greatest"``, else what ``semiring`` needs;
                 ``also``, further columns or attributes, which the job sums along the shortest paths, too.
-                ``name`` is that of the graph and the job; docs/api.md describes the others, which are the job's.
+                ``name`` names the graph and the job; docs/api.md describes the other options, which are for the job.
                 ``opportunities`` may be the path of a table, a pandas or polars table whose first column names
                 vertices, or ``{column: {vertex: number}}``; it is uploaded.
                 ``demands`` is uploaded in the same way: a table whose first two columns name vertices, or
@@ -263,7 +264,7 @@ class JobMethods(JobView, Part, Generic[JobT, ResultT]):
 
     @asks
     def delete(self) -> Flow[None]:
-        """Delete the job and its result.  Raises ServiceError while it is open."""
+        """Delete the job and its result.  Raises ServiceError if the job has not ended."""
         return flows.delete(self.id, self._patience)
 
     @asks
@@ -273,7 +274,7 @@ class JobMethods(JobView, Part, Generic[JobT, ResultT]):
 
     @asks
     def result(self) -> Flow[ResultT]:
-        """Return the result of the job.  Raises JobFailed if it ended without a result, ServiceError while it is
-        open.
+        """Return the result of the job.  Raises JobFailed if the job ended without one, ServiceError if it has not
+        ended.
         """
         return self.solved()

@@ -16,8 +16,9 @@ _AXES = ({"lon", "lat"}, {"x", "y"})
 
 
 def label_of(vertex: object) -> Label:
-    """Return the label on the wire of a vertex that is a whole number (also of NumPy) or text.  Raises TypeError for
-    others.
+    """Return the label, as sent to the service, of a vertex that is a whole number (also of NumPy) or text.
+
+    Raises TypeError for any other vertex.
     """
     if isinstance(vertex, str):
         return str(vertex)
@@ -40,7 +41,7 @@ def several(field: str, given: Any) -> Sequence[Any]:
 
 
 def checked_limit(limit: float | None) -> float | None:
-    """Return the farthest that a point may be from its vertex.  Raises InvalidRequest if it is no distance."""
+    """Return ``limit``, the farthest that a point may be from its vertex.  Raises InvalidRequest if it is invalid."""
     return None if limit is None else check_distance("snap_limit", limit)
 
 

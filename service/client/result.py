@@ -37,7 +37,7 @@ def number(value: float | None, semiring: str = MIN_PLUS, *, itself: bool = Fals
 
     Args:
         value: the distance, or the value of another semiring; None for no path, and for infinite values.
-        semiring: the semiring.
+        semiring: the semiring of the value.
         itself: whether None stands for the infinite value from a vertex to itself, and not for a missing path.
     """
     if value is not None:
@@ -111,7 +111,8 @@ class ResultMethods(TableMethods):
         Raises ServiceError if the job has summed nothing.
 
         Args:
-            source, target, snap_limit: as in :meth:`distance`.
+            source, target: vertices or points, as in :meth:`distance`.
+            snap_limit: the farthest that a point may be from its vertex, in metres or units of the plane.
         """
         asked = self._names.asked(snap_limit, source=source, target=target)
         answer = yield from self._question("GET", "also", params=asked)
@@ -212,7 +213,7 @@ class ResultMethods(TableMethods):
         return self._names.vertices(down), self._names.vertices(across)
 
     def _sides(self) -> Flow[tuple[list[Label], list[Label]]]:
-        """Return the labels of rows and of columns, from the arrays of the store, which are compared with its seal."""
+        """Return the labels of rows and of columns, read from the store and checked against the seal of the store."""
         from storage.matrix.download import labels_of, side_files
 
         self._need_distances()
@@ -233,8 +234,9 @@ class ResultMethods(TableMethods):
 
     @property
     def _folder(self) -> str:
-        """Return the path of the result's files below its job; an older service does not name the kind, which is then
-        matrix.
+        """Return the name of the folder, below the path of the job, that holds the files of the result.
+
+        An older service does not name the kind of a result, which is then a matrix.
         """
         return "prepared" if self.facts.get("result") == "prepared" else "zarr"
 
@@ -249,8 +251,8 @@ class ResultMethods(TableMethods):
     ) -> Flow[Any]:
         """Return the distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
 
-        For a job of another semiring these are the values of the best paths, and its value for *no path*.  Rows and
-        columns are in the order given, else in that of :meth:`labels`.  Raises LimitExceeded if the array would have
+        For a job of another semiring these are the values of the best paths, and the value of that semiring for *no
+        path*.  Rows and columns are in the order given, else in the order of :meth:`labels`.  Raises LimitExceeded if the array would have
         more bytes than ``most``.
 
         Args:

@@ -298,9 +298,7 @@ class Manifest(Wire):
 
     @staticmethod
     def links_of(job_id: str, result: str = "matrix", *, also: bool = False) -> dict[str, str]:
-        """Return links to all that can be read of a result of this kind; a prepared result also has links to its own
-        files.
-        """
+        """Return the links to all that can be read of a result.  A prepared result also has links to its files."""
         base = f"/v1/jobs/{job_id}"
         return {"job": base, **{name: f"{base}/{name}" for name in links_of(result, also=also)}}
 

@@ -75,7 +75,7 @@ def links_of(result: str, *, also: bool = False) -> tuple[str, ...]:
 
     Args:
         result: the kind of the result.
-        also: whether quantities are summed along its paths.
+        also: whether the job sums quantities along the shortest paths.
     """
     if result in TABLE_RESULTS:
         return TABLE_LINKS
@@ -102,13 +102,14 @@ class Question(Wire):
 
 
 def members_of(options: type) -> dict[str, Any]:
-    """Return the members of a schema for a class of options, as ``pydantic.create_model`` takes them."""
+    """Return a pydantic field for each option of a class, as ``pydantic.create_model`` takes them."""
     return {name: _member(name, kind, option) for name, (kind, option) in declared(options).items()}
 
 
 def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
-    """Return type and field of an option: in requests, sizes are numbers of bytes, vertices are lists, numbers are
-    strict.
+    """Return the type and the pydantic field of an option.
+
+    In requests, sizes are numbers of bytes, vertices are lists, and strings do not pass for numbers.
     """
     limits: dict[str, Any] = {"ge": option.least, "le": option.most, "max_length": option.longest}
     if kind == Vertices:
@@ -162,7 +163,7 @@ AskedPlaces = Annotated[list[AskedPlace], Field(fail_fast=True, min_length=1, ma
 
 
 def plain(places: Sequence[Any]) -> list[Any]:
-    """Return vertices as they are, and points as their members."""
+    """Return the list with each point as a dict of its members.  Vertices stay as they are."""
     return [place.members() if isinstance(place, PointAsked) else place for place in places]
 
 

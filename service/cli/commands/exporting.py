@@ -46,7 +46,8 @@ class ExportArgs(NamedTuple):
         itself: whether a source is among its own nearest targets.
         wide: whether tables have a column for each target.
         also: the quantity whose sums are written in place of distances; None for distances.
-        features: what becomes a feature; None for a table, or for a choice by the number of sources.
+        features: what becomes a feature, such as ``targets`` or ``lines``.  None makes a table; in a file of features
+            it makes targets if there is one source, and lines otherwise.
         snap_limit: the farthest that a point may be from its vertex; None for no limit.
     """
 
@@ -73,7 +74,7 @@ def export(store: str, out: Path, args: ExportArgs, answer: AnswerOptions | None
 
     Raises:
         InvalidRequest: an unknown format, or an option that cannot be understood.
-        NotFound: no such store, folder or vertex, or its row or column was not solved.
+        NotFound: no such store, folder or vertex, or the row or column of a vertex was not solved.
         DoesNotFit: the disk has too little free space.
         StorageFailed: a damaged tile, or the file cannot be written.
     """
@@ -157,7 +158,7 @@ def _check_form(kind: str, args: ExportArgs) -> None:
 
 
 def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
-    """Return what is exported; each point is a row or column of its own, also where several points have one vertex."""
+    """Return what is exported; each point has its own row or column, even if several snap to one vertex."""
     matrix = result.matrix
     sources, targets, ends = matrix.sources, None, dict[str, Ends]()
     for side, text in (("sources", args.sources), ("targets", args.targets)):
@@ -173,7 +174,7 @@ def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
         else:
             result.check_targets(found)
             targets = found
-    itself = args.itself or bool(ends)  # two points may be at one vertex, so no target is left out there
+    itself = args.itself or bool(ends)  # two points may share a vertex, so leave out no target
     features = args.features
     if kind in FEATURE_FILES and features is None:
         features = "targets" if len(sources) == 1 else "lines"

@@ -44,7 +44,10 @@ _SAID: Final = {
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code for ``error``: that of a service's problem, or of the nearest base class that has one."""
+    """Return the exit code for ``error``.
+
+    If the error has the code of a service's problem document, that code decides; otherwise its nearest base class does.
+    """
     said = getattr(error, "code", None) if isinstance(error, errors.ApspError) else None
     if isinstance(said, str):
         return _SAID.get(said, FAILED)

@@ -40,8 +40,8 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOpti
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        ApspError: as ``engine.api.near.near_pairs`` and ``storage.pairs.saving.save_pairs``; also if the form of the
-            file cannot hold points or features.
+        ApspError: whatever ``engine.api.near.near_pairs`` and ``storage.pairs.saving.save_pairs`` raise; also if the
+            file format cannot hold points or features.
     """
     if given["cutoff"] is None and given["nearest"] is None:
         raise InvalidRequest("apsp near needs --cutoff DISTANCE, --nearest K, or both", field="cutoff")
@@ -66,7 +66,7 @@ def _near(
 ) -> None:
     """Find near pairs and write them to ``place``, which the caller has locked.
 
-    ``asked`` is the limits, ``nearest``, and the texts that select vertices.
+    ``asked`` holds the limits, ``nearest``, and the texts that select vertices.  ``place`` holds the file and its form.
     """
     from engine.api.near import near_pairs
 
@@ -107,7 +107,10 @@ def _near(
 
 
 def _given(graph_args: GraphArgs, context: contextlib.ExitStack) -> tuple[Graph, Receipt, PreparedMatrix | None]:
-    """Read the graph, or open the prepared graph, which stays open until the context ends, and take its graph."""
+    """Read the graph file, or open the prepared graph and take the graph from it.
+
+    The prepared graph stays open until ``context`` ends.
+    """
     matrix = opened_prepared(graph_args, "apsp near")
     if matrix is None:
         return *load(graph_args), None

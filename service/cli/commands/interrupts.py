@@ -87,9 +87,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _raise_again(self) -> bool:
-        """Raise KeyboardInterrupt a little later; return False if that is impossible, because other code uses the
-        alarm.
-        """
+        """Raise KeyboardInterrupt a little later.  Return False if other code uses SIGALRM: then this is impossible."""
         if signal.SIGALRM not in self._before:
             if signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
                 return False

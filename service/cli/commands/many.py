@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from engine.api.bulk import BulkFailure, BulkResult
     from engine.planning.bulk import Group
 
-#: Number of graphs, or bytes of graphs, at which a batch is full; a longer list is solved batch after batch, so that
-#: memory holds little more than one batch.
+#: A batch is full at this many graphs (``BATCH``) or bytes of graphs (``BATCH_BYTES``).  A longer list is solved batch
+#: after batch, so that memory holds little more than one batch.
 BATCH: Final = 8192
 BATCH_BYTES: Final = 2**30
 #: Files that are read at once, each in a thread of its own.
@@ -166,8 +166,9 @@ def graph_files(names: Sequence[str]) -> list[Path]:
 
 
 def _targets(paths: Sequence[Path], args: ManyArgs) -> list[Path | None]:
-    """Return the path of each store, which has the whole name of the graph file, so that no two stores have
-    one path.
+    """Return the path of the store of each graph; None for each without ``--out``.
+
+    A store is named after the whole name of the graph file, so that no two stores have the same path.
     """
     if args.out is None:
         if args.summary is None:
@@ -201,8 +202,8 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
     batch: Batch = {}
     size = 0
     for first in range(0, len(paths), READERS):
-        # Threads end with each slice of files: threads that still ran at a yield would never end if the generator is
-        # not resumed.
+        # The threads of a slice of files end before the yield: if the generator were not resumed, they would never
+        # end.
         some = paths[first : first + READERS]
         for index, found in enumerate(in_threads(READERS, read, some, name="apsp-read"), first):
             if not isinstance(found, tuple):
@@ -234,7 +235,7 @@ def _solve_batch(
     for index, graph in batch.items():
         try:
             finished = _finished(graph, targets[index], args)
-        except Exception as error:  # the store cannot be read, or is that of another graph
+        except Exception as error:  # the store cannot be read, or belongs to another graph
             tally.fail(index, paths[index], failure_of(error))
             continue
         if finished is None:

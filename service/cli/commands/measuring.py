@@ -49,7 +49,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        ApspError: as ``engine.api.measuring.measure``, before any work where the options are wrong.
+        ApspError: whatever ``engine.api.measuring.measure`` raises.  Wrong options are refused before any work.
     """
     if args.out is not None:
         check_table(args.out, overwrite=args.overwrite)
@@ -75,8 +75,9 @@ def _measure(args: MeasureArgs, *, as_json: bool) -> None:
 
 
 class _Asked(NamedTuple):
-    """What is measured: the graph, the prepared graph that it comes from, if any, and when the command started
-    (seconds).
+    """What is measured.  ``matrix`` is the prepared graph that the graph comes from, if any.
+
+    ``started`` is when the command started, in seconds.
     """
 
     graph: Graph

@@ -36,26 +36,28 @@ def emit(lines: str | Iterable[str]) -> None:
 
 
 def shown_unit(unit: str | None, shown: str) -> str | None:
-    """Return what text says that distances measure: on a terminal, where people read, all that is known; elsewhere the
-    unit only, because programs read it there, and the name of a column behind a number would be new to them.
+    """Return the text that says what distances measure.
+
+    On a terminal, where people read, it is all that is known.  Elsewhere it is the unit only: programs read it, and
+    may not expect the name of a column behind a number.
 
     Args:
         unit: the unit of the weights; None if it is not known.
-        shown: what ``storage.graph.units.measured`` says, which pages show.
+        shown: the longer text of ``storage.graph.units.measured``, which web pages show.
     """
     return (shown or None) if sys.stdout.isatty() else unit
 
 
 def unit_of_graph(graph: Graph) -> str | None:
-    """Return what text says that the distances of a graph measure, see :func:`shown_unit`."""
+    """Return the text that says what the distances of a graph measure; see :func:`shown_unit`."""
     return shown_unit(graph.unit, measured(graph.unit, graph.weight_column, weighted=graph.weighted))
 
 
 def unit_of_facts(facts: Mapping[str, Any]) -> str | None:
-    """Return what text says that the distances of a store measure, see :func:`shown_unit`.
+    """Return the text that says what the distances of a store measure; see :func:`shown_unit`.
 
     Args:
-        facts: its attributes ``unit`` and, if there is one, ``weight_column``.
+        facts: the attributes of the store: ``unit`` and, if there is one, ``weight_column``.
     """
     unit = said_unit(facts["unit"])
     return shown_unit(unit, measured(unit, facts.get("weight_column"), weighted=facts["unit"] != "hops"))
@@ -65,7 +67,7 @@ def emit_done(place: object, seconds: Mapping[str, float], lines: Iterable[str])
     """Print that a result is complete.
 
     Args:
-        place: where it is.
+        place: where the result is.
         seconds: seconds of each phase.
         lines: further lines to print.
     """

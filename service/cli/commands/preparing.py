@@ -61,7 +61,7 @@ def prepare(graph_args: GraphArgs, given: PrepareForm, target: Target, *, as_jso
 
     Raises:
         Conflict: there is a store already.
-        ApspError: as ``engine.api.prepared.prepare``.
+        ApspError: whatever ``engine.api.prepared.prepare`` raises.
     """
     options = _options(given)
     place, sent = prepared_place(target.out, target.work, overwrite=target.overwrite)
@@ -73,7 +73,10 @@ def _prepare(
     graph_args: GraphArgs, options: Options, target: Target, at: tuple[Path, Generation | None], *, compact: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Prepare into ``at``: a path, which the caller has locked, and for an address the generation of its objects."""
+    """Prepare a graph at the path in ``at``, which the caller has locked.
+
+    If the graph goes to an object store, ``at`` also holds the generation (name prefix) of its new objects.
+    """
     from engine.api.from_tables.compacting import prepare_compact
     from engine.api.prepared import plan_prepared
     from engine.api.prepared import prepare as prepare_graph
@@ -115,11 +118,11 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, compact: bool, out: Path
         graph_args: the graph file.
         given: the options of the command line; options that prepared graphs do not have are refused.
         compact: plan the compact form.
-        out: the folder, where free space is checked.
+        out: the folder whose disk is checked for free space.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        ApspError: as ``engine.api.prepared_planning.plan_prepared``.
+        ApspError: whatever ``engine.api.prepared_planning.plan_prepared`` raises.
     """
     from engine.api.prepared_planning import plan_prepared
 
@@ -167,13 +170,13 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
 
     Args:
         place: which prepared graph, and where the result goes.
-        weights: the file.
-        reading: how it is read.
+        weights: the file with the new weights.
+        reading: how that file is read.
         given: the options, as the command line has them.
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        ApspError: as ``engine.api.from_tables.reweighting.reweight``.
+        ApspError: whatever ``engine.api.from_tables.reweighting.reweight`` raises.
     """
     from engine.api.from_tables.reweighting import reweight as reweight_graph
 

@@ -39,13 +39,13 @@ def opened(store: str, answer: AnswerOptions, semiring: str | Collection[str] = 
     """Open a result; a prepared graph is opened for the device that was asked for.
 
     Args:
-        store: its folder or address.
+        store: folder or address of the result.
         answer: the device, and how much of its memory may be used; empty for the processors.
-        semiring: as ``open_result`` takes it.
+        semiring: the semiring, or several, whose values the caller can use; a store of another semiring is refused.
 
     Raises:
         InvalidRequest: there is no usable GPU, the result is a solved store, or the memory is no size.
-        Others: as ``open_result``.
+        NotFound, StorageFailed, Conflict, DoesNotFit: ``open_result`` cannot open the result.
     """
     from engine.api.prepared_matrix import open_result
 
@@ -78,9 +78,9 @@ def query(
         as_json: whether to print one JSON object instead of text.
 
     Raises:
-        InvalidRequest: no such question, the wrong number of vertices, ``out`` without longitudes and latitudes, or as
-            ``opened``.
-        NotFound: no such store or vertex, or its row was not solved.
+        InvalidRequest: no such question, the wrong number of vertices, ``out`` without longitudes and latitudes, or
+            ``opened`` refuses the store or the device.
+        NotFound: no such store or vertex, or the row of the vertex was not solved.
     """
     check_question(question, vertices, out)
     count = count_of(vertices[1]) if question == "nearest" else 0
@@ -125,9 +125,9 @@ def check_lines(matrix: Any) -> None:
 
 
 def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]) -> list[str]:
-    """Return for each name the label of its vertex: that of the point with this name, else of the vertex itself.
+    """Return the label of a vertex for each name, which names a point or else a vertex.
 
-    Prints which points were found, and how far they are from their vertices.
+    A point stands for the vertex nearest to it.  Prints which points were found, and how far their vertices are.
 
     Args:
         result: the open result.
@@ -136,7 +136,7 @@ def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]
 
     Raises:
         NotFound: neither a point nor a vertex has the name.
-        InvalidRequest: several points have that name, or as ``storage.geography.snapping.snap_file``.
+        InvalidRequest: several points have that name, or ``storage.geography.snapping.snap_file`` refuses a file.
     """
     from storage.geography.snapping import FAR, snap_file
 

@@ -41,7 +41,7 @@ from storage.graph.vertex_table import ENDINGS, check_table, write_table
 from storage.options import declared
 from storage.semirings import MIN_PLUS
 
-#: Seconds for which requests are repeated: for short questions, and for others; a wait repeats ten times as long.
+#: Seconds for which failed requests are repeated: short questions, other requests.  A wait repeats ten times as long.
 QUESTION_SECONDS: Final = 2.0
 WORK_SECONDS: Final = 60.0
 #: the largest finite float32; ``struct.pack`` refuses larger numbers
@@ -71,7 +71,7 @@ class Window(NamedTuple):
     page: int
 
     def ask(self) -> int:
-        """Return how many entries to request: up to the end of this page, and one more, if there is a next page."""
+        """Return how many entries to request: up to the end of this page, and one more to see if a next page exists."""
         return self.limit * self.page + 1
 
     def cut(self, entries: Sequence[Any]) -> Sequence[Any]:
@@ -237,7 +237,7 @@ def _moment(text: str) -> str:
 
 
 def _id(client: Client, job: str) -> str:
-    """Return the whole id of the job that a part of an id names."""
+    """Return the whole id of the job whose id begins or ends with ``job``."""
     return client.run(flows.whole_id(job, client.patience))
 
 
@@ -338,7 +338,7 @@ def _within(row: Mapping[str, Any], limit: float, facts: Mapping[str, Any]) -> d
 
     Args:
         row, facts: the row (source, targets, distances), and the facts of the result.
-        limit: the distance; a cutoff below it is refused.
+        limit: the largest distance; a result with a cutoff below it is refused.
     """
     cutoff = facts.get("cutoff")
     if cutoff is not None and limit > cutoff:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from storage.errors import DoesNotFit
     from storage.graph.graph import Receipt
 
-#: Ending of the files of paths.
+#: Suffix of the files to which paths are written.
 ROUTES: Final = ".geojson"
 #: The questions, each with its arguments: vertices U and V, a number K of vertices, a distance.
 QUESTIONS: Final = {
@@ -66,7 +66,7 @@ def save_path(feature: Mapping[str, Any], out: Path, as_json: bool) -> None:
     """Write a shortest path as a file of GeoJSON, and print what it contains.
 
     Args:
-        feature: as ``service.views.path_feature`` makes it.
+        feature: the path as a GeoJSON feature, made by ``service.views.path_feature``.
         out: the file, which is replaced when the new one is complete.
         as_json: whether to print one JSON object instead of text.
 
@@ -146,7 +146,7 @@ def _unit(unit: str | None) -> dict[str, str]:
 
 
 def _measured(name: str, unit: str | None) -> str:
-    """Return the name of a column of distances."""
+    """Return the name of a column of distances, with the unit if it is known."""
     return f"{name} ({unit})" if unit else name
 
 
@@ -238,8 +238,8 @@ def show_refusal(refusal: DoesNotFit, graph: str, receipt: Receipt, *, as_json: 
 
     Args:
         refusal: the error, which holds the candidates.
-        graph: the file.
-        receipt: what its reader says.
+        graph: the graph file.
+        receipt: the receipt of the reader of the graph.
         as_json: whether to print one JSON object instead of a table.
     """
     candidates = cast("tuple[Candidate, ...]", refusal.candidates)

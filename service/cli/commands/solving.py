@@ -75,7 +75,7 @@ def read_facts(args: GraphArgs, graph: Graph, receipt: Receipt, **more: object) 
     Args:
         args: the file.
         graph, receipt: what was read.
-        more: further facts, before the notes.
+        more: further facts, which come before the notes.
     """
     facts = {"file": str(args.graph), "n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
     return {**facts, **more, "notes": receipt.notes}
@@ -161,7 +161,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
     Args:
         graph_args: the graph file.
         given: the options of the solver, from the command line.
-        out: the path of the store, where free space is checked.
+        out: the path of the store, whose disk is checked for free space.
         as_json: whether to print one JSON object instead of text.
     """
     from engine.api.prepared_planning import beside

@@ -35,7 +35,8 @@ def assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
         assigned: the options of the assignment.
 
     Raises:
-        ApspError: as ``engine.api.betweenness.assignment.assign`` and ``storage.graph.demand_table.read_demands``.
+        ApspError: whatever ``engine.api.betweenness.assignment.assign`` and
+            ``storage.graph.demand_table.read_demands`` raise.
     """
     args.check()
     aside = assigned["unreachable"]

@@ -26,7 +26,8 @@ def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
         counted: the options that say what is counted.
 
     Raises:
-        ApspError: as ``engine.api.betweenness.centrality.betweenness``, before any work where the options are wrong.
+        ApspError: whatever ``engine.api.betweenness.centrality.betweenness`` raises.  Wrong options are refused before
+            any work.
     """
     args.check()
     _device(counted)

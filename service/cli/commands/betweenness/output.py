@@ -78,7 +78,7 @@ def show(
         read: the graph and its receipt.
         frame: the table.
         said: what else to print: ``plan``, ``seconds``, and facts by name.
-        key: the name of the rows in JSON.
+        key: the member of the JSON object that holds the rows.
     """
     if args.out is not None:
         unit = read[0].unit if "weight" in frame.columns else None

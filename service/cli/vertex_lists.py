@@ -52,10 +52,10 @@ def selected(
 
     ``@FILE`` is a file, and ``-`` is standard input.  Otherwise the name of a vertex means the vertex, the name of a
     file means the file, and any other text is a list ``A,"B, c",D``.  So a name of both a vertex and a file means the
-    vertex; a vertex called ``-`` is written ``"-"``.  A file has one name on each line; in a ``.csv`` file, it is in the first column.
-    If the first line does not name a vertex and the second one does, the first line is the header, which is skipped
-    with a note.  A table with columns lon and lat (or x and y) holds points: each means the vertex nearest to it, and a
-    note is printed.
+    vertex; a vertex called ``-`` is written ``"-"``.  A file has one name on each line; in a
+    ``.csv`` file, it is in the first column.  If the first line does not name a vertex and the second line does, the
+    first line is the header, which is skipped with a note.  A table with columns lon and lat (or x and y) holds points:
+    each means the vertex nearest to it, and a note is printed.
 
     Args:
         text: the argument of the option.

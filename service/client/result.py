@@ -252,8 +252,8 @@ class ResultMethods(TableMethods):
         """Return the distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
 
         For a job of another semiring these are the values of the best paths, and the value of that semiring for *no
-        path*.  Rows and columns are in the order given, else in the order of :meth:`labels`.  Raises LimitExceeded if the array would have
-        more bytes than ``most``.
+        path*.  Rows and columns are in the order given, else as in :meth:`labels`.  Raises LimitExceeded if the array
+        would have more bytes than ``most``.
 
         Args:
             sources, targets: the rows and columns; None for all.

@@ -120,7 +120,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Together:
-    """Run flows, ``width`` at a time, taken from the iterator when they start; the outcome is None."""
+    """Run flows, ``width`` at a time; each is taken from the iterator when it starts.  The outcome is None."""
 
     flows: Iterator[Flow[None]]
     width: int

@@ -53,9 +53,9 @@ def sent_table(field: str, given: Any, names: Names, patience: Patience) -> Flow
 
     Args:
         field: ``opportunities`` or ``demands``.
-        given: a path, a table, columns by name, or flows by pairs of vertices, which are uploaded; or the id of an
-            uploaded table, or what the body of a request has: ``{"vertices", "columns"}``, ``{"origins",
-            "destinations", "flows"}``.
+        given: what is uploaded: a path, a table, columns by name, or flows by pairs of vertices.  The id of an uploaded
+            table, and the members of a request (``vertices`` and ``columns``, or ``origins``, ``destinations`` and
+            ``flows``), are sent with the job and need no upload.
         names: translates between the caller's vertices and labels on the wire.
         patience: how long requests are repeated.
 
@@ -87,7 +87,7 @@ def sent_table(field: str, given: Any, names: Names, patience: Patience) -> Flow
 
 
 def _listed(field: str, values: Any) -> list[Any]:
-    """Return a column of numbers as JSON has it.  Raises InvalidRequest where some are masked."""
+    """Return a column of numbers as JSON has it.  Raises InvalidRequest if a value is masked."""
     return unmasked(field, list(values) if not hasattr(values, "dtype") else values).tolist()  # type: ignore[no-any-return]
 
 
@@ -124,7 +124,7 @@ def _labelled(flows: pl.DataFrame, ends: Mapping[str, list[Any]], names: Names) 
 
 
 def _polars(given: Any) -> Any:
-    """Return a pandas table as one of polars, and anything else as it is."""
+    """Convert a pandas table to polars; return anything else unchanged."""
     import polars as pl
 
     if type(given).__module__.partition(".")[0] != "pandas":

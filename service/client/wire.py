@@ -1,4 +1,4 @@
-"""Translates steps to httpx2 and back; both drivers use it."""
+"""Translates steps to calls of httpx2, and answers back, for the blocking and the asynchronous driver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def settings(url: str | None, key: str | None) -> dict[str, Any]:
 
 
 def arguments(request: Request) -> dict[str, Any]:
-    """Return the arguments of ``stream`` for a request, all but the content of a file."""
+    """Return the arguments of httpx2's ``stream`` for a request, without the content of the file to send."""
     headers = dict(request.headers)
     if request.file is not None:
         headers |= {"Content-Type": "application/octet-stream", "Content-Length": str(request.file.stat().st_size)}

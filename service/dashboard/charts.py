@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 WIDTH, HEIGHT = 720, 200
-#: heights in the picture of a path: of the picture, of the tick of a stop on the way, and of the ticks at both ends
+#: in the picture of a path, the heights of the whole picture, of the tick of a stop on the way, and of a tick at an end
 _LINE, _TICK, _END = 36, 14, 30
 _MOST_BARS: Final = 72
 
@@ -28,10 +28,10 @@ def counted(values: Sequence[float], bins: int) -> tuple[list[float], list[int]]
 
 
 def histogram(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any] | None:
-    """Return the bars of a histogram in a box of ``WIDTH`` by ``HEIGHT``; neighbouring bins are merged if there are
-    many.
+    """Return the bars of a histogram in a box of ``WIDTH`` by ``HEIGHT``.
 
-    ``edges`` has one number more than ``counts``.  Returns None if there is nothing to draw.
+    Neighbouring bins are merged if there are more than ``_MOST_BARS``.  ``edges`` has one number more than ``counts``.
+    Returns None if there is nothing to draw.
     """
     total = sum(counts)
     if not total:

@@ -1,4 +1,7 @@
-"""Pages that list jobs and graphs, with search and filters; the example; and names of vertices while they are typed."""
+"""Pages that list jobs and graphs, with search and filters.
+
+It also adds the example graph, and suggests names of vertices while one is typed.
+"""
 
 from __future__ import annotations
 

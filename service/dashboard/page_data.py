@@ -42,7 +42,7 @@ _MOST_OPEN: Final = 50
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
-#: up to this many entries of a prepared result, the page counts all pairs unasked, which takes a tenth of a second
+#: the most entries of a prepared result whose pairs a page counts unasked; this takes a tenth of a second
 _COUNTED: Final = 1 << 24
 #: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
@@ -102,9 +102,9 @@ def found_jobs(visitor: Visitor, wanted: JobFilter, most: int, before: str | Non
 
     Args:
         visitor: the person who asks.
-        wanted: which jobs.
-        most: jobs on one page; ten times as many if only waiting jobs are listed, which have one page in the order of
-            the queue.
+        wanted: the filter that the jobs pass.
+        most: jobs on one page.  Waiting jobs alone have a single page, in the order of the queue, with ten times as
+            many.
         before: only jobs older than the job of this id.
     """
     store, names = visitor.service.jobs, _graph_names(visitor.service, visitor.owner)
@@ -255,7 +255,7 @@ def kind(record: JobRecord) -> str:
 
 
 def measured_in(graph: GraphRecord | None) -> str:
-    """Return what distances in a graph measure, as ``storage.graph.units.measured`` says it."""
+    """Return the text that says what distances in a graph measure, from ``storage.graph.units.measured``."""
     facts = {} if graph is None else graph.facts
     weights = {**_NO_WEIGHTS, **facts.get("weights", {})}
     column = weights["column"] if weights["length_of"] is None else None
@@ -312,7 +312,7 @@ def _sent_log(service: Service, record: JobRecord) -> View:
 
 
 def all_pairs(visitor: Visitor, job_id: str) -> View:
-    """Return the facts of all pairs, or why they cannot be counted; those of a prepared result are computed first."""
+    """Return the summary of all pairs, or why they cannot be counted; for a prepared result it is computed first."""
     try:
         summary = visitor.service.result(job_id, visitor.caller).counted()
     except (LimitExceeded, TooMuchComputing, Refused) as error:
@@ -364,8 +364,9 @@ def _placed(visitor: Visitor, record: JobRecord) -> bool:
 
 
 def _table_facts(summary: dict[str, Any], most: int) -> View:
-    """Return the numbers of rows and columns of a table, and whether one answer of ``most`` entries can
-    have all of it.
+    """Return the numbers of rows and columns of a table, and whether the table has at most ``most`` entries.
+
+    Such a table fits in one answer.
     """
     rows, columns = summary.get("rows", 0), len(summary.get("columns", ()))
     flows = flow_facts(summary) if "assigned" in summary else []

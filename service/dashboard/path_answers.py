@@ -17,8 +17,8 @@ View = dict[str, Any]
 _JOINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     MIN_PLUS: operator.add, "max-min": min, "min-max": max, "max-times": operator.mul, "lor-land": min,
 }  # fmt: skip
-#: the most stops of a path that is shown whole; then how many stops a longer path, which is folded, shows at its
-#: beginning and at its end
+#: the most stops of a path that is shown whole; for a longer path, which is folded, the numbers of stops that are shown
+#: at its beginning and at its end
 _MOST_STOPS, _FIRST_STOPS, _LAST_STOPS = 14, 8, 4
 #: the most folded stops that a reader can unfold; a path with more of them is shown without its middle
 _MOST_BETWEEN: Final = 1000
@@ -46,7 +46,7 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
 
 
 def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tuple[str, str]]:
-    """Return pairs of existing vertices whose names are like those of a pair in which one vertex does not exist."""
+    """Return pairs of vertices to suggest if ``source`` or ``target`` does not exist; their names are similar."""
     from service.views.naming import like_names, similar_names
 
     try:

@@ -48,7 +48,7 @@ def phase_views(record: JobRecord) -> list[dict[str, Any]]:
 
 
 def _place(fraction: float, seconds: list[float]) -> int:
-    """Return how many phases, of these predicted ``seconds``, are over when ``fraction`` of all is done."""
+    """Return how many phases are over at ``fraction`` of the whole time; ``seconds`` are the predicted phase times."""
     done, whole = 0.0, sum(seconds)
     for k, value in enumerate(seconds):
         done += value

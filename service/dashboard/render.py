@@ -38,14 +38,14 @@ HEADERS: Final = {
 }
 
 
-#: options of the command line, which messages name, and the label of the field that means the same on the page
+#: options of the command line that messages name -> labels of the page's fields that mean the same
 _FIELDS: Final = {
     "--undirected": "Arcs: both ways", "--directed": "Arcs: one way", "--weight": "Column of the weights",
     "--unweighted": "Count arcs instead of weights", "--length-of": "Lengths as a formula",
     "--also": "Further columns to sum along paths",
     "--labels": "Attribute that names vertices",
 }  # fmt: skip
-#: options of the command line -> labels: those above, and the options of a job, which declare their labels
+#: options of the command line -> labels: those in ``_FIELDS``, and the labels that the options of a job declare
 _SPOKEN: Final = {
     **{f"--{name.replace('_', '-')}": one.label for name, (_, one) in declared(JobOptions).items() if one.label},
     **_FIELDS,
@@ -121,7 +121,7 @@ def _field(option: str) -> str:
 
 @functools.cache
 def _algorithms() -> re.Pattern[str]:
-    """Return the pattern of algorithms' names, but not *partitioned*, which sentences also use as an ordinary word."""
+    """Return a pattern that matches the names of algorithms except *partitioned*, which is also an ordinary word."""
     names = sorted(ALGORITHMS.keys() - {"partitioned"}, key=len, reverse=True)
     return re.compile(rf"(?<![\w-])(?:{'|'.join(names)})(?![\w-])")
 

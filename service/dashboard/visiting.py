@@ -29,7 +29,7 @@ class Visitor(Asker):
 
     @property
     def submits(self) -> bool:
-        """Whether they may change anything."""
+        """Whether the visitor may change anything."""
         return self.caller.may("submit")
 
     def need(self, scope: Scope) -> None:
@@ -60,7 +60,7 @@ class PageRoute(APIRoute):
     """A route whose errors are pages, and which redirects requests without a session to the log-in page."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler with its errors caught."""
+        """Return a handler that renders errors as pages."""
         handle = super().get_route_handler()
 
         async def handler(request: Request) -> Response:

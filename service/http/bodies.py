@@ -31,7 +31,7 @@ class BodyRoute(APIRoute):
     """A route whose long bodies are checked in a helper process."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler; the request that it gets has the schema of the body."""
+        """Return a handler whose request object knows the schema of the body, and parses a long body with it."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
@@ -44,7 +44,10 @@ class BodyRoute(APIRoute):
 
 
 class _Asked(Request):
-    """A request that parses a long body itself, into an instance of its schema, which FastAPI then uses unchanged."""
+    """A request that parses a long body in a helper process into an instance of the schema.
+
+    FastAPI uses this instance unchanged.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, form: type[Wire]) -> None:
         super().__init__(scope, receive)

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 log = logging.getLogger(__name__)
 
-#: the most open files that this process requests from the system; it never holds more connections than that
+#: the most open files that this process requests from the system, and so the most connections that it can hold
 _ENOUGH_FILES: Final = 1 << 16
 #: file descriptors reserved for databases, results and processes
 _OWN_FILES: Final = 256
@@ -52,7 +52,7 @@ class IdleConnections:
         self._silent.pop(connection, None)
 
     def admit(self, connection: Connection, held: int) -> None:
-        """Close the longest idle connection if the new one, the ``held``-th, exceeds the limit."""
+        """Close the longest idle connection if, with a new one, the number of connections ``held`` exceeds the limit."""
         if held > self.most:
             first = next(iter(self._silent), connection)
             self.speak(first)

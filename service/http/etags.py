@@ -48,7 +48,7 @@ async def _tagged(request: Request, response: Response, opened: OpenedAny) -> di
     return headers
 
 
-#: headers of the answer; raises 304 if the client has the answer already
+#: entity tag and cache headers of the answer; raises 304 if the client already has this answer
 Tagged = Annotated[dict[str, str], Depends(_tagged)]
-#: the same for routes that do not use the headers themselves: they list it as their ``dependencies``
+#: the dependency of ``Tagged`` as a list, for routes that name it in ``dependencies`` and do not use the headers
 TAGGED: Final = [Depends(_tagged)]

@@ -30,8 +30,8 @@ _Answer = tuple[dict[str, str], bytes]
 _DISTANCE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/distance")
 _TILE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/zarr/(?P<key>distances/c/[0-9]+/[0-9]+)", re.ASCII)
 _LONGEST_NAME: Final = 1000
-#: seconds to wait after each attempt while the kernel reads the bytes; after the last attempt the normal route reads
-#: them, in a thread that can wait
+#: seconds to wait after each attempt to read a distance, while the kernel fetches the bytes from the disk; after the
+#: last attempt the normal route reads them, in a thread that can wait
 _PAUSES: Final = (0.0, 0.0005, 0.0)
 
 

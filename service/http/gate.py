@@ -42,7 +42,7 @@ SECURITY: Final = [
     (b"cross-origin-resource-policy", b"same-site"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 ]
-#: the header that pages replace
+#: the security header that pages of the dashboard replace
 _POLICY: Final = b"content-security-policy"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 #: the most headers of one request
@@ -130,8 +130,9 @@ class RequestGate:
             REQUEST_ID.reset(token)
 
     async def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> HTTPProblem | None:
-        """Return the reason to refuse the request, or None; an accepted request is counted, and its scope gets the
-        caller.
+        """Return the reason to refuse the request, or None to accept it.
+
+        An accepted request counts against the request rate, and its scope gets the caller.
         """
         caller = ANYBODY
         path: str = scope["path"]
@@ -242,7 +243,7 @@ class BodyLimit:
                 del self._held[caller]
 
     def _check_sum(self, caller: str, more: int) -> None:
-        """Raise HTTPProblem if ``more`` bytes exceed the limit, together with the bodies of this caller in memory."""
+        """Raise HTTPProblem if the bodies of the caller in memory and ``more`` further bytes exceed the limit."""
         most, requested = max(self._settings.max_bodies_bytes, self._settings.max_body_bytes), self._held[caller] + more
         if requested > most:
             message = (

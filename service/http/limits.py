@@ -27,7 +27,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, who: str) -> float:
-        """Count one request and return 0, or return the seconds until it would be allowed without counting it."""
+        """Count a request and return 0 if it is allowed now; else return the seconds until then, and count nothing."""
         now, full = self._clock(), 2.0 * self.limit
         tokens, last = self._buckets.get(who, (full, now))
         tokens = min(full, tokens + (now - last) * self.limit)

@@ -13,8 +13,8 @@ def listen(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # With the protocol named, asyncio sets TCP_NODELAY on accepted connections; left at 0 it does not, and every
-        # answer on a kept connection waits 40 ms for the client's delayed acknowledgement.
+        # The socket names its protocol, because asyncio sets TCP_NODELAY on accepted connections only then.  Without
+        # it, every answer on a kept connection waits 40 ms for the client's delayed acknowledgement.
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

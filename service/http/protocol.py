@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from service.http.connections import IdleConnections
 from service.http.file_response import SENDFILE
 
-#: seconds from the first byte of a request (or the connection) to the end of its headers
+#: seconds from the start of a connection, or the first byte of a later request, to the end of the request's headers
 HEADER_SECONDS: Final = 15.0
 #: seconds for which an answered connection waits for the next request.  Clients and proxies must give connections up
 #: first (nginx after 60 s, our client after 5 s): a request that is on its way while the service closes the connection
@@ -65,7 +65,7 @@ class PatientProtocol(H11Protocol):
             self._crowd.wait(self)
 
     def close_now(self) -> None:
-        """Close this idle connection in favour of another one."""
+        """Close this idle connection, to make place for a new one."""
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -40,7 +40,7 @@ class Refusal:
 
 
 def parse_ranges(header: str | None, size: int) -> tuple[ByteRange, ...] | Refusal | None:
-    """Return the parts of a file of ``size`` bytes that a Range header names, in its order.
+    """Return the parts of a file of ``size`` bytes that a Range header names, in the order of the header.
 
     Returns:
         The parts; those outside the file are left out.  None means the whole file: there is no header, its unit is not
@@ -84,7 +84,7 @@ def matches(header: str, etag: str) -> bool:
 
 
 def unchanged(header: str | None, etag: str, modified: str) -> bool:
-    """Return whether a Range header counts: there is no If-Range header, or it names the present file.
+    """Return whether to obey a Range header: there is no If-Range header, or it names the present file.
 
     Args:
         header: the If-Range header; None if there is none.

@@ -18,7 +18,7 @@ from service.api.fault import UnsupportedMedia
 from service.settings import variable
 from storage.errors import InvalidRequest, LimitExceeded, StorageFailed
 
-#: bytes that a thread writes at once; more were not faster, and fewer cost more switches between threads
+#: bytes that a thread writes at once; a larger buffer was not faster, a smaller one costs more thread switches
 _BUFFER: Final = 4 << 20
 _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
 
@@ -28,8 +28,8 @@ def check_headers(request: Request, most: int, setting: str = "max_upload_bytes"
 
     Args:
         request: the upload.
-        most: the most bytes of its body.
-        setting: the setting that limits them.
+        most: the most bytes of the body.
+        setting: the name of the setting that holds this limit, for messages.
     """
     if request.headers.get("content-type", "").startswith("multipart/"):
         message = "the body is a form; send the file itself as the body, as curl --data-binary @FILE does"
@@ -75,7 +75,7 @@ async def receive(request: Request, path: Path, announced: int | None) -> str:
             await writer.put(waiting)
             await writer.settle()
         finally:
-            with anyio.CancelScope(shield=True):  # until then a thread may still write to the descriptor
+            with anyio.CancelScope(shield=True):  # wait: a thread may still write to the descriptor
                 await writer.settle()
             os.close(handle)
     except OSError as error:
@@ -92,7 +92,8 @@ class _Writer:
     """Digests and writes one batch in a thread while the next one arrives.
 
     Attributes:
-        digest: the digest of all bytes written; total: their number.  Both are final once ``settle`` has returned.
+        digest: the digest of all bytes written, final once ``settle`` has returned.
+        total: the number of these bytes, final at the same time.
     """
 
     def __init__(self, handle: int) -> None:

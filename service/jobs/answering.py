@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: most requests of one caller that wait for answers at the same time, because each may hold a thread; further ones
 #: queue
 _AT_ONCE: Final = 4
-#: a band of chunks is computed as a whole if this many such bands fit in the cache; otherwise, only the chunk asked for
+#: a band (a row of chunks) is computed as a whole if this many bands fit in the cache; else only the wanted chunk is
 _BAND_PART: Final = 2
 
 
@@ -87,8 +87,8 @@ class Answering:
         """Return what a helper process needs to open a result and to answer questions about it.
 
         Args:
-            path: its folder, or its address in an object store.
-            digest: the digest of its seal.
+            path: folder of the result, or its address in an object store.
+            digest: the digest of the seal of the result.
         """
         settings = self._settings
         # cuda becomes auto: where a GPU lacks memory for the tables of a result, the processors answer
@@ -111,7 +111,7 @@ class Answering:
             who: the caller, to whom the processor seconds are charged.
             place: the result.
             question: the name of the question.
-            given: its arguments.
+            given: the arguments of the question.
 
         Raises:
             Refused: what the helper process raised.
@@ -126,9 +126,10 @@ class Answering:
         return found
 
     async def chunk(self, matrix: AskedPrepared, i: int, j: int) -> bytes:
-        """Return chunk (i, j) of a result, from the cache, or computed together with the other chunks of its band.
+        """Return chunk (i, j) of a result from the cache, or compute it.
 
-        Requests for chunks of a band that is being computed wait for it.
+        If the cache is large enough, the whole band (row of chunks) i is computed.  Requests for chunks of a band that
+        is being computed wait for that band.
 
         Args:
             matrix: the result, on behalf of its caller.

@@ -27,7 +27,7 @@ _FOLDER: Final = re.compile(r"claim-([0-9]{1,19})")
 
 
 def place(store: Path, claim: int) -> Path:
-    """Return the path at which a claim makes its store before it is published."""
+    """Return the path at which a claim makes its store before the store is published."""
     return store.with_name(f"claim-{claim}") / store.name
 
 
@@ -95,7 +95,7 @@ def begin_anew(store: Path, claim: int, trash: Path) -> None:
 
 
 def publish(store: Path, claim: int, trash: Path) -> None:
-    """Publish the finished store of a claim as the job's, if there is none.  Raises StorageFailed.
+    """Publish the finished store of a claim as the job's result, unless the job has a result.  Raises StorageFailed.
 
     Args:
         store: path of the job's result, ``Settings.store``.
@@ -148,7 +148,7 @@ def throw_away(folder: Path, trash: Path) -> None:
 def _make(own: Path, trash: Path) -> None:
     from storage.files.atomic import failure
 
-    throw_away(own.parent, trash)  # a claim of this number may have left it before the database was restored
+    throw_away(own.parent, trash)  # left by a claim of this number, if an old database was restored
     try:
         own.parent.mkdir(parents=True)
     except OSError as error:
@@ -156,7 +156,7 @@ def _make(own: Path, trash: Path) -> None:
 
 
 def _put(made: Path, store: Path) -> bool:
-    """Move a finished store to the job's path; return whether a store, this one or another, is there now."""
+    """Move a finished store to the job's path; return whether this store or an earlier one is at that path now."""
     from storage.files import atomic
 
     try:

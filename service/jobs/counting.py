@@ -16,7 +16,7 @@ from storage.errors import LimitExceeded
 #: Most summaries that are kept; a summary has a few kilobytes.
 _MOST: Final = 256
 
-#: the predicted processor seconds, and the summary; None instead of a summary if the seconds exceed the limit
+#: the predicted processor seconds of a summary, and the summary, which is None if the seconds exceed the limit
 Counted = tuple[float, dict[str, Any] | None]
 
 
@@ -37,7 +37,7 @@ class SummaryCache:
             return self._kept.get(digest, (0.0, None))[1]
 
     def get(self, digest: str, rows: int, count: Callable[[float], Counted]) -> dict[str, Any]:
-        """Return the summary of a result; if another thread is counting it, wait for that.
+        """Return the summary of a result; if another thread is counting it, wait for that thread.
 
         Args:
             digest: the digest of the result's seal.
@@ -46,7 +46,7 @@ class SummaryCache:
 
         Raises:
             LimitExceeded: counting is predicted to take more seconds than it may.
-            Others: what ``count`` raises.
+            ApspError: ``count`` raised it.
         """
         with self._lock:
             alone = self._counting.setdefault(digest, threading.Lock())

@@ -93,8 +93,8 @@ class EventStreams:
     async def stream(self, first: Snapshot, at: Position) -> AsyncIterator[bytes]:
         """Yield the events after ``at``, until the job ends, the service stops or ``LONGEST_SECONDS`` have passed.
 
-        Events are ``phase`` when state or phase has changed, ``progress`` when only the numbers have, ``log`` for lines
-        of the log, and ``done`` as the last one.
+        Events are ``phase`` when state or phase has changed, ``progress`` when only numbers have changed, ``log`` for
+        lines of the log, and ``done`` as the last one.
         """
         yield f"retry: {_RETRY_MILLISECONDS}\n\n".encode()
         job_id, now, shown = first.record.id, first, ("", "")
@@ -128,7 +128,7 @@ class EventStreams:
     def _news(
         self, now: Snapshot, shown: tuple[str, str], at: Position
     ) -> tuple[list[bytes], tuple[str, str], Position]:
-        """Return the events from ``at`` to this snapshot, and the client's state and position after them."""
+        """Return the events from position ``at`` to snapshot ``now``, and the state and position after them."""
         record, news = now.record, []
         if record.open and record.version != at.version:
             kind = "progress" if shown == (record.state, record.phase) else "phase"

@@ -95,8 +95,7 @@ def redo_if_lost(settings: Settings, jobs: JobStore, record: JobRecord) -> JobRe
     Args:
         settings: the service's settings.
         jobs: the job store.
-        record: the job; it must have been read before the call, so that what a later claim stores is not taken for
-            lost.
+        record: the job as it was before the call, so that a result that a later claim stores is not taken for lost.
     """
     if record.state != SUCCESSFUL or record.removed is not None or has_result(settings, record.id):
         return None
@@ -107,7 +106,7 @@ def redo_if_lost(settings: Settings, jobs: JobStore, record: JobRecord) -> JobRe
 
 
 def redo_lost(settings: Settings, jobs: JobStore) -> list[JobRecord]:
-    """Queue the successful jobs again whose folder exists without their store.
+    """Queue again each successful job whose folder exists but holds no store.
 
     If even the folder is missing, a disk may not be mounted; such a job is queued again only when its result is
     requested.  The same holds for object stores, where a check of all results takes too long.

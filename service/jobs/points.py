@@ -37,10 +37,10 @@ def read_point(text: str, field: str) -> Point:
 
     Args:
         text: the value of the parameter.
-        field: its name, for errors.
+        field: name of the parameter, for errors.
 
     Raises:
-        InvalidRequest: these are not two numbers with a comma between them.
+        InvalidRequest: the text is not two numbers with a comma between them.
     """
     found = _PAIR.fullmatch(text)
     if found is None:
@@ -92,12 +92,15 @@ def snap_points(
     """Take the points of a request to the vertices nearest to them, by the rules for tables of points.
 
     Args:
-        points, field, keyed: as for :func:`point_table`.
-        finder: of the vertices; None if the graph has no coordinates.
+        points: points of the request, see ``Point``.
+        field: the part of the request that holds them, for messages.
+        keyed: whether points are identified by their ids, see :func:`point_table`.
+        finder: finds the vertex nearest to a point; None if the graph has no coordinates.
         limit: the farthest that a point may be from its vertex; None for no limit.
 
     Raises:
-        InvalidRequest: as ``storage.geography.snapping.snap_table``, and a point farther than ``limit``.
+        InvalidRequest: :func:`point_table` or ``storage.geography.snapping.snap_table`` refuses the points, or a point
+            is farther than ``limit`` from its vertex.
     """
     table = point_table(points, field, keyed=keyed)
     found = snap_table(table, finder, _REMEDY.format(_SUCH_AS), field)
@@ -106,11 +109,11 @@ def snap_points(
 
 
 def told_points(points: Sequence[Point], snapped: SnappedPoints, label: Callable[[int], Label]) -> list[dict[str, Any]]:
-    """Return what an answer says of points: where they are, their vertices, and how far these are.
+    """Return the members of an answer about points: their coordinates, nearest vertices, and how far these are.
 
     Args:
-        points: as the request has them.
-        snapped: what :func:`snap_points` made of them.
+        points: the points of the request.
+        snapped: the result of :func:`snap_points` for these points.
         label: returns the name of a vertex.
     """
     x, y = ("lon", "lat") if snapped.geographic else ("x", "y")
@@ -128,7 +131,7 @@ class PointSnapper:
     """Takes points to the vertices of one result; its index of vertices is made once, and is kept with the result.
 
     Args:
-        coordinates: returns those of the vertices; None if there are none.
+        coordinates: returns the coordinates of the vertices; None if the graph has none.
     """
 
     def __init__(self, coordinates: Callable[[], Coordinates | None]) -> None:
@@ -161,7 +164,7 @@ def vertices_of(
 
     Raises:
         NotFound: there is no such vertex.
-        InvalidRequest: as :func:`snap_points`.
+        InvalidRequest: :func:`snap_points` refuses the points.
     """
     places = [place for place, one in enumerate(asked) if isinstance(one, Mapping)]
     if not places:
@@ -184,13 +187,13 @@ def ends_of(opened: ResultReader, asked: Mapping[str, Any], *sides: str) -> tupl
         opened: the open result.
         asked: the parameters: ``snap_limit``, and for each side a vertex (such as ``source``) and a point
             (``source_point``).
-        sides: ``source``, ``target``.
+        sides: the sides to read: ``source``, ``target``, or both.
 
     Returns:
         A name of a vertex for each side, and members of the answer such as ``source_point``.
 
     Raises:
-        InvalidRequest: a side has neither vertex nor point, or both; as :func:`snap_points`.
+        InvalidRequest: a side has neither vertex nor point, or both, or :func:`snap_points` refuses a point.
     """
     found: list[Label] = []
     members: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Prepared results in the API process: labels, files and single pairs are read here; helper processes compute the rest.
 
-The distance of a pair is the least sum of two lines of the tables, which takes some microseconds in addition to the
-request itself (decision 226).  Importing this module loads NumPy, but no compiled code.
+The distance of a pair is the least sum of two lines (rows of vertices) of the tables.  It takes some microseconds in
+addition to the request itself (decision 226).  Importing this module loads NumPy, but no compiled code.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AskedPrepared(PreparedStore):
     Attributes:
         who: the caller, to whom the processor seconds are charged.
         budget: the processor seconds of all callers.
-        Others: as in ``SealedResult``.
+        All other attributes are those of ``SealedResult``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder, answering: Answering) -> None:
@@ -71,7 +71,7 @@ class AskedPrepared(PreparedStore):
         self.who: str | None = None
 
     def asked_by(self, who: str | None) -> AskedPrepared:
-        """Return the same result for the questions of one request, which are charged to the caller ``who``."""
+        """Return a copy of this result for one request, whose questions are charged to the caller ``who``."""
         found = copy.copy(self)
         found.who, found._admitted = who, False
         return found
@@ -132,7 +132,7 @@ class AskedPrepared(PreparedStore):
         """Return the summary of all rows, as a solve would have stored it; it is counted once.
 
         Raises:
-            LimitExceeded: it is predicted to take more processor seconds than it may.
+            LimitExceeded: counting is predicted to take more processor seconds than it may.
             TooMuchComputing: the caller has used up its seconds.
             Refused: what the helper process raised.
         """
@@ -149,21 +149,19 @@ class AskedPrepared(PreparedStore):
         return found
 
     def peek(self, source: int, target: int) -> np.generic | None:
-        """Return the distance of one pair (vertex indices) if it can be read without waiting; as ``Matrix.peek``.
+        """Return the distance of one pair (vertex indices) if it can be read without waiting, as ``Matrix.peek`` does.
 
         Raises:
             BlockingIOError: the kernel is reading it from the disk; try again soon.
         """
-        pairs = self._pairs[0] if self._pairs else None  # ``entries`` opens them, in a thread that may wait
+        pairs = self._pairs[0] if self._pairs else None  # ``entries`` opens the reader, in a thread that may wait
         if pairs is None or not (0 <= source < self.n > target >= 0):
             return None
         found: np.generic | None = pairs.peek(source, target)
         return found
 
     def _opened_pairs(self) -> SinglePairs | None:
-        """Return the reader of single pairs; None if helper processes compute them, as all others.  Raises
-        StorageFailed.
-        """
+        """Return the reader of single pairs; None if helper processes compute these, too.  Raises StorageFailed."""
         with self._pairs_lock:
             if not self._pairs:
                 from engine.algorithms.prepared.single_pairs import SinglePairs
@@ -176,7 +174,7 @@ class AskedPrepared(PreparedStore):
         return False
 
     def document(self, key: str) -> bytes:
-        """Return the content of a key that names no chunk: metadata or labels.  Raises NotFound, StorageFailed."""
+        """Return a file of the store that is no chunk, such as metadata or labels.  Raises NotFound, StorageFailed."""
         data = self._origin._documents.read(key)
         if data is None:
             raise NotFound(f"the store has no file {key[:200]!r}")
@@ -196,7 +194,7 @@ class PreparedReader(ResultReader):
         super().__init__(matrix)
 
     def asked_by(self, who: str | None) -> PreparedReader:
-        """Return a reader for the questions of one request; vertices near points are found once for all of them."""
+        """Return a reader for the questions of one request; it shares the index that finds vertices near points."""
         found = PreparedReader(self.matrix.asked_by(who))
         found.snapper = self.snapper
         return found

@@ -34,7 +34,7 @@ class ResultReader:
 
     Attributes:
         matrix: the open result.
-        snapper: takes points to its vertices.
+        snapper: takes points to the vertices of the result.
 
     Args:
         path: a folder or an address of a solved matrix; or a matrix or a prepared graph that is open already.
@@ -150,8 +150,9 @@ class ResultReader:
         return {**answer, "also": sums}
 
     def peek_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
-        """Return the same as ``distance`` if that needs no waiting, else None.  Raises BlockingIOError as
-        ``Matrix.peek`` does.
+        """Return the answer of :meth:`distance` if it can be read without waiting, else None.
+
+        Raises BlockingIOError as ``Matrix.peek`` does.
         """
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         entry = self.matrix.peek(u, v)
@@ -268,13 +269,14 @@ class ResultReader:
                 "digest": matrix.digest}  # fmt: skip
 
     def reached(self, entries: Array) -> npt.NDArray[np.bool_]:
-        """Return which entries are distances."""
+        """Return a mask of the entries for which there is a path."""
         mask: npt.NDArray[np.bool_] = np.not_equal(entries, self.matrix.unreachable)
         return mask
 
     def numbers(self, entries: Array) -> list[int | float | None]:
-        """Return the entries, shape (k,), as plain numbers, float32 in its shortest digits; None means no path, or an
-        infinite value.
+        """Return the entries, shape (k,), as plain numbers; None means no path, or an infinite value.
+
+        A float32 becomes the number with the fewest digits that rounds to it.
         """
         if entries.dtype == np.float32:
             entries = entries.astype(np.dtypes.StringDType()).astype(np.float64)

@@ -24,9 +24,9 @@ from storage.options import declared
 from storage.semirings import MIN_PLUS
 from storage.tables.uploaded import UploadedTables
 
-#: version of results: increased when the same graph and options lead to another store, so that old ones are not reused
+#: version of results; it grows when the same graph and options lead to a new store, so that old stores are not reused
 RESULT_FORMAT: Final = 1
-#: seconds for which a plan is cached; the runner makes its own plan, so an old one here does no harm
+#: seconds for which a plan is cached; the runner makes its own plan, so an old plan here does no harm
 _PLAN_SECONDS: Final = 10.0
 _PLANS: Final = 256
 #: options that earlier versions did not have: left out of digests where they are None, so that digests stay the same
@@ -100,7 +100,7 @@ async def with_vertices(service: Service, graph_id: str, options: dict[str, Any]
         options: options of the job, as asked.
 
     Raises:
-        InvalidRequest, LimitExceeded: as ``service.pool.job_points.take_points``.
+        InvalidRequest, LimitExceeded: ``service.pool.job_points.take_points`` refuses the points.
     """
     if not await anyio.to_thread.run_sync(sides_with_points, options):
         return options
@@ -119,8 +119,8 @@ def check_named(service: Service, graph_id: str, options: dict[str, Any], caller
 
     Raises:
         NotFound: the caller has no such table or job.
-        Gone, NoResult, ResultNotReady: the job has no result, or not yet.
-        InvalidRequest: the job's result is no prepared graph, or that of another graph.
+        Gone, NoResult, ResultNotReady: the job that the options name has no result, or has none yet.
+        InvalidRequest: the result of that job is no prepared graph, or was prepared from another graph.
     """
     for name in ("opportunities", "demands"):
         if isinstance(options.get(name), str):
@@ -157,7 +157,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
     Raises:
         Draining: the service is about to stop.
         KeyReused, NotFound, Gone, TooManyJobs: raised by the job store.
-        Others: raised by planning.
+        ApspError: planning raised it.
     """
     refuse_if_draining(service)
     owner = caller.owner

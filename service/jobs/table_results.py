@@ -26,7 +26,7 @@ class TableReader(ResultReader):
 
     @property
     def kind(self) -> ResultKind:
-        """The kind of the result, as the option of a job names it."""
+        """The kind of the result, as the job's option ``result`` names it."""
         return cast("ResultKind", self.matrix.result)
 
     def peek_distance(self, source: int | str, target: int | str) -> None:

@@ -23,8 +23,8 @@ class PreparedPlace:
     """The path of a prepared result, and the resources that a process may use to answer from it.
 
     Attributes:
-        path: its folder, or its address in an object store.
-        digest: the digest of its seal; a result with another digest is refused.
+        path: folder of the result, or its address in an object store.
+        digest: the digest of the seal of the result; a result with another digest is refused.
         threads: threads of one question; all usable processors if None.
         kept: most bytes of tables of other results that stay in memory.
         device: ``auto`` for a GPU if there is one whose memory holds the tables; ``cpu`` for the processors.
@@ -65,7 +65,7 @@ def answer(place: PreparedPlace, question: str, *given: Any) -> tuple[float, Any
     Raises:
         StorageFailed: a table is damaged, and the message names it, or the result was replaced.
         DoesNotFit: the tables do not fit in memory.
-        Others: as ``PreparedMatrix``.
+        ApspError: ``PreparedMatrix`` raised it.
     """
     began = time.process_time()
     found = _QUESTIONS[question](_opened(place), *given)
@@ -124,8 +124,9 @@ def _chunks(held: _Held, i: int, columns: Sequence[int]) -> dict[int, bytes]:
 
 
 def _summary(held: _Held, most: float) -> tuple[float, dict[str, Any] | None]:
-    """Return the predicted processor seconds of a summary of all rows, and the summary; None if they exceed
-    ``most``.
+    """Return the predicted processor seconds of a summary of all rows, and the summary.
+
+    The summary is None if the seconds exceed ``most``.
     """
     from engine.api.from_tables.summary import summarize, summary_seconds
 

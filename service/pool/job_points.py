@@ -1,6 +1,4 @@
-"""Points in the request of a job: takes them to vertices, describes them in the receipt, and makes table
-lines of them.
-"""
+"""Takes the points in the request of a job to vertices, describes them in the receipt, and writes them into tables."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ def take_points(settings: Settings, graph_id: str, options: dict[str, Any]) -> d
         options: options of a request, some sides of which are points.
 
     Raises:
-        InvalidRequest: as ``service.jobs.points.snap_points``; points and vertices in one list.
+        InvalidRequest: ``service.jobs.points.snap_points`` refuses the points, or one list has points and vertices.
         LimitExceeded: there are more points than the graph has vertices.
     """
     from storage.graph.graph_store import GraphStore
@@ -60,7 +58,7 @@ def take_points(settings: Settings, graph_id: str, options: dict[str, Any]) -> d
 
 
 def taken(graph: Graph, options: dict[str, Any]) -> dict[str, Any]:
-    """Return what :func:`take_points` returns, for a graph that is open."""
+    """Return what :func:`take_points` returns, for a graph that has been loaded already."""
     from service.jobs.points import snap_points, told_points
     from service.jobs.results import plain_label
     from storage.geography.snapping import VertexFinder
@@ -87,7 +85,7 @@ def lines_between_points(
     Args:
         pairs: the near pairs of vertices.
         graph: the graph.
-        options: of the job, with its ``points``.
+        options: options of the job, with the member ``points``.
         targets: the vertices that were wanted; None for all.
 
     Returns:
@@ -110,7 +108,7 @@ def lines_between_points(
 
 
 def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoints:
-    """Return the points of one side as they were taken to vertices, from what the job keeps of them.
+    """Return the points of one side with their vertices, made again from the facts that the job keeps of them.
 
     Args:
         told: what :func:`taken` keeps of one side.
@@ -131,10 +129,10 @@ def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoin
 
 
 def receipt_of(points: Mapping[str, list[dict[str, Any]]] | None) -> dict[str, Any] | None:
-    """Return what a job says of its points, for each side: how many there are, at how many vertices, and how far away.
+    """Return the facts of a job about its points: for each side, their number, at how many vertices, and how far away.
 
     Args:
-        points: what :func:`taken` keeps; None if all were vertices.
+        points: the member ``points`` of the options that :func:`taken` returns; None if the request has no points.
     """
     if not points:
         return None

@@ -34,7 +34,7 @@ class PassingTable:
     Args:
         graph: the graph.
         request: options of the job, as stored with it.
-        options: as ``service.pool.tasks.job_options`` returns them.
+        options: the options for the engine, from ``service.pool.tasks.job_options``.
         settings: the service's settings.
 
     Attributes:
@@ -43,7 +43,7 @@ class PassingTable:
         columns: how many numbers a row has besides the names.
 
     Raises:
-        InvalidRequest, DoesNotFit: as ``Centrality`` and ``Assigning``.
+        InvalidRequest, DoesNotFit: ``Centrality`` or ``Assigning`` of the engine refuses the request.
     """
 
     def __init__(self, graph: Graph, request: Mapping[str, Any], options: Options, settings: Settings) -> None:
@@ -100,7 +100,7 @@ class PassingTable:
 
         Raises:
             Cancelled: the monitor has stopped the work.
-            InvalidRequest, SolveFailed: as ``betweenness`` and ``assign``.
+            InvalidRequest, SolveFailed: ``betweenness`` or ``assign`` of the engine raised it.
         """
         found = self._asked.run(monitor)
         if isinstance(found, Assignment):

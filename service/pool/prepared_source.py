@@ -25,8 +25,8 @@ def open_source(job_id: str, graph: Graph, settings: Settings) -> PreparedMatrix
 
     Raises:
         Gone: the result was deleted or has expired meanwhile.
-        Conflict: it holds another graph, or the same arcs with other weights.
-        StorageFailed: it is damaged.
+        Conflict: the result was prepared from another graph, or from the same arcs with other weights.
+        StorageFailed: the result is damaged.
     """
     from engine.api.prepared_matrix import PreparedMatrix, open_result
     from storage.graph.graph import graph_digest
@@ -48,7 +48,7 @@ def open_source(job_id: str, graph: Graph, settings: Settings) -> PreparedMatrix
 def watched(job_id: str, matrix: PreparedMatrix) -> Iterator[None]:
     """Context manager: turn a failure to read into Gone, if the result was removed or replaced.
 
-    Tables that were read before belong to the graph that was compared, so what was found from them stays right.
+    Tables that were read before the removal belong to the right graph, so what was computed from them stays valid.
 
     Args:
         job_id: the job that has prepared the result.

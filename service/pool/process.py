@@ -78,8 +78,8 @@ def _begin(nice: int) -> None:
     if parent is None:
         return
     if sys.platform == "linux":
-        # the kernel does this, because a thread that watches the parent needs the interpreter's lock, which C code may
-        # hold
+        # the kernel kills this process when the parent ends; a thread that watches the parent needs the interpreter's
+        # lock, which C code may hold
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent.pid:  # the parent ended before prctl was called
             os._exit(1)

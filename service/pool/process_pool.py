@@ -32,7 +32,7 @@ T = TypeVar("T")
 #: seconds within which a new process must be ready
 _START_SECONDS: Final = 120.0
 _LOST: Final = Fault("worker-lost", "the helper process that did this died, probably because memory ran out")
-#: stands for a result: the process died before it began the task
+#: takes the place of a result if the process died before it began the task
 _NOT_BEGUN: Final = object()
 
 
@@ -83,19 +83,19 @@ class ProcessPool:
 
         Args:
             task: a function that can be pickled.
-            args: its arguments.
+            args: the arguments of the task.
             owner: who asked; no owner may hold all processes.
-            seconds: time limit; that of the pool if None.
+            seconds: time limit of the task; if None, the limit of the pool.
         """
         call = _Call(task, args, owner, self._seconds if seconds is None else seconds)
         return _unless_refused(await asyncio.wrap_future(self._submit(call)))  # type: ignore[no-any-return]
 
     def wait(self, task: Callable[..., T], *args: Any, owner: str | None = None) -> T:
-        """Do the same as :meth:`run`, but block the calling thread; not to be called from the event loop.
+        """Run ``task(*args)`` as :meth:`run` does, but block the calling thread; not to be called from the event loop.
 
         Args:
             task: a function that can be pickled.
-            args: its arguments.
+            args: the arguments of the task.
             owner: who asked; no owner may hold all processes.
         """
         call = _Call(task, args, owner, self._seconds)
@@ -120,8 +120,8 @@ class ProcessPool:
             if len(self._waiting) > self._idle and len(self._children) < self._most:
                 child = _Child(self._nice, self._memory, self._setting)
                 self._children.add(child)
-                # The system kills a child when the thread that started it ends, so each child has a thread that lasts
-                # as long.
+                # The system kills a child when the thread that started it ends, so each child has a thread of its
+                # own that ends no earlier than the child.
                 threading.Thread(target=self._attend, args=(child,), name="beside", daemon=True).start()
         return call.future
 
@@ -184,7 +184,7 @@ class _Child:
         return _LOST if found is _NOT_BEGUN else found
 
     def end(self) -> None:
-        """Kill the process now, and let no other one start."""
+        """Kill the process now, and start no other process for this child."""
         with self._starting:
             self._ended, process = True, self._process
         if process is not None:
@@ -201,7 +201,7 @@ class _Child:
             pipe.close()
 
     def _tried(self, call: _Call) -> Any:
-        """Do the same as :meth:`do`; ``_NOT_BEGUN`` if the process died before it began the task."""
+        """Try the task once; return as :meth:`do`, or ``_NOT_BEGUN`` if the process died before it began the task."""
         began = False
         try:
             pipe = self._ready()

@@ -115,7 +115,7 @@ class TableTask:
     Args:
         profile: the graph.
         request: options of the job, as stored with it.
-        options: as ``service.pool.tasks.job_options`` returns them.
+        options: the options for the engine, from ``service.pool.tasks.job_options``.
         settings: the service's settings.
 
     Raises:
@@ -174,7 +174,7 @@ class TableTask:
         self.close()
 
     def plan(self, out: Path, monitor: Monitor | None = None) -> Plan:
-        """Return the plan; its shape is that of the matrix, which is not made.
+        """Return the plan of the table; its shape is the shape of the matrix, which is not made.
 
         Args:
             out: the folder of the result, whose disk must have enough free space.
@@ -182,7 +182,7 @@ class TableTask:
 
         Raises:
             DoesNotFit: memory or disk is too small; the error has the numbers.
-            InvalidRequest, NegativeCycle: as planning does.
+            InvalidRequest, NegativeCycle: the planner refuses the request or the graph.
             Gone, StorageFailed: the prepared result was removed, or is damaged.
         """
         from engine.model.plan import Phase
@@ -232,7 +232,7 @@ class TableTask:
             place: the folder, which appears once it is whole.
             plan: as :meth:`plan` returned it.
             monitor: receives the progress, and can stop the work.
-            sent: the objects to which it is sent, and in which it is sealed; None for a folder.
+            sent: the objects in the object store to which the table is sent, and where it is sealed; None for a folder.
 
         Raises:
             Cancelled: the monitor has stopped the work.
@@ -264,7 +264,7 @@ class TableTask:
         return {**seconds, "write": time.perf_counter() - written}
 
     def _near_pairs(self, monitor: Monitor, place: Path) -> tuple[NearPairs, dict[str, float]]:
-        """Find the pairs; those that do not fit in memory are kept on the disk of ``place``."""
+        """Find the near pairs; pairs that do not fit in memory are kept on the disk of ``place``."""
         from engine.api.near import near_pairs
 
         began, spill = time.perf_counter(), place.absolute().parent

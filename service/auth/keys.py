@@ -85,7 +85,7 @@ def first_key(settings: Settings) -> str | None:
     """Refuse an unprotected configuration; create and return the first key if there is none.
 
     Raises:
-        InvalidRequest: other machines can reach the address, and there is no key or keys are not required.
+        InvalidRequest: other machines can reach the address, and either no key exists or none is required.
     """
     local = is_loopback(settings.host)
     if not settings.auth:

@@ -30,8 +30,9 @@ _MOST_COOKIES: Final = 4
 def tokens_of(cookies: str) -> list[str]:
     """Return the first ``_MOST_COOKIES`` different session tokens of a Cookie header.
 
-    There may be several, because a neighbouring host may have set a cookie of the same name.  The header is parsed here
-    because ``SimpleCookie`` stops at the first malformed cookie, and other programs on the same host set such cookies.
+    There may be several tokens, because a neighbouring host may have set a cookie of the same name.  The header is
+    parsed here because ``SimpleCookie`` stops at the first malformed cookie, and other programs on the same host set
+    such cookies.
     """
     parts = (part.partition("=") for part in cookies.split(";"))
     found = dict.fromkeys(value.strip() for name, _, value in parts if name.strip() == COOKIE and value.strip())
@@ -51,7 +52,7 @@ class Sessions:
         self._lock = threading.Lock()
 
     async def identify(self, cookies: str) -> Caller | None:
-        """Return the caller of a Cookie header; None if it holds no valid session."""
+        """Return the caller of a Cookie header; None if the header holds no valid session."""
         found = await self.key(cookies)
         return None if found is None else Caller(found.id, frozenset(found.scopes))
 
@@ -90,7 +91,7 @@ class Sessions:
     def ticket(self) -> str | None:
         """Make a ticket that opens one session with the oldest admin key; None if there is no such key.
 
-        It is for the user who started the service on this machine, who can make keys anyway.
+        The ticket is for the user who started the service on this machine, who can make keys anyway.
         """
         admin = next((key for key in self._keys.list() if key.revoked is None and "admin" in key.scopes), None)
         if admin is None:

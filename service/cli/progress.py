@@ -1,6 +1,6 @@
 """Shows the progress of a running solve, of a job of a service, or of a download on standard error.
 
-A :class:`Display` draws a bar on a terminal and prints plain lines elsewhere; the other classes say what it shows.
+A :class:`Display` draws a bar on a terminal and prints plain lines elsewhere; the other classes decide what is shown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _rate_texts(rate: float, unit: str) -> list[str]:
 
 
 class Display:
-    """Shows the done fraction of a phase and a text on ``stream``: as a bar, or as a line every few seconds.
+    """Shows how far a phase is on ``stream``: as a bar on a terminal, elsewhere as a line every few seconds.
 
     Args:
         stream: where fraction and text are shown.
@@ -64,7 +64,7 @@ class Display:
         self.stop()
 
     def due(self, what: str) -> bool:
-        """Return whether it is time to show something about ``what``: it has changed, or some seconds have passed."""
+        """Return whether to show something now: ``what`` is new, or the last output is ``every`` seconds old."""
         now = time.perf_counter()
         if what == self._said and now < self._due:
             return False

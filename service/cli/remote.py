@@ -1,4 +1,4 @@
-"""Options of the commands of ``apsp`` that use a service; heavy imports wait until one runs."""
+"""Options of the commands of ``apsp`` that use a service; heavy modules are imported only when a command runs."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Python turns SIGINT into an exception, which may appear anywhere: in a half-imported module it becomes a traceback or
 another error, or it is lost.  Nothing has been written before a command begins, so until then the default action of the
-system is right: the signal ends the process, and a shell that runs it in a loop ends the loop.  SIGTERM has this action
-anyway.  ``service.cli.main`` installs its own handlers as soon as it can do better (decision 166).
+system is right: the signal ends the process, and a shell that runs the command in a loop ends the loop.  SIGTERM has
+this action anyway.  ``service.cli.main`` installs its own handlers as soon as it can do better (decision 166).
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def told_points(path: Path, coordinates: Coordinates | None, option: str, limit:
 
 
 def _without_header(names: list[tuple[str, str]], graph: Labels, text: str) -> list[tuple[str, str]]:
-    """Return the names without the first one if that is the header of a table; a number among numbers is no header."""
+    """Return the names, without the first if it is the header of a table; a number among numbers is no header."""
     if not text.lower().endswith(".csv") or len(names) < 2:
         return names
     (where, first), (_, second) = names[:2]
@@ -185,7 +185,7 @@ def values_of(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
     """Return the values in a list with commas.
 
     Args:
-        text: such as ``15,30``.
+        text: the list, such as ``15,30``.
         field: name of the option, for messages.
         kind: converts the text of one value.
 

@@ -15,7 +15,7 @@ from storage.graph.units import measured, said_unit
 
 @dataclass(frozen=True)
 class Path:
-    """One shortest path: its vertices, the weight of each arc between them, and their sum."""
+    """One shortest path: vertices, the weight of each arc between them, and the sum of the weights."""
 
     vertices: list[Any]
     weights: list[float]
@@ -123,7 +123,7 @@ class ResultView:
     @property
     def measured(self) -> str:
         """The text that web pages show after distances: the unit, else the weight column, else ``arcs`` or nothing."""
-        column = self.facts.get("weight_column")  # services of earlier versions do not say it
+        column = self.facts.get("weight_column")  # services of earlier versions do not send it
         return measured(said_unit(self.unit), column, weighted=self.unit != "hops")
 
     def summary(self) -> dict[str, Any]:

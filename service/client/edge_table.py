@@ -50,14 +50,14 @@ def write_table(
     name: str = "weight",
     further: Mapping[str, Any] = MappingProxyType({}),
 ) -> Names:
-    """Write an edge table of arrays or lists, and return the names of its vertices.
+    """Write an edge table of arrays or lists, and return the names of the vertices.
 
     Args:
         path: the file.
         tails, heads: the vertices of each edge.
         weights: numbers, one for each edge; None for edges that count 1.
         name: the column of the weights.
-        further: numbers of each edge by the names of their columns.
+        further: further columns by name, each with a number for each edge.
     """
     import polars as pl
 

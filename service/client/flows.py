@@ -100,7 +100,7 @@ def submit(
 
 
 def _wired(options: Mapping[str, Any], names: Names) -> Document:
-    """Return the options as they go over the wire."""
+    """Return the options in the form that is sent to the service."""
     known = declared(JobOptions)
     if unknown := sorted(options.keys() - known.keys()):
         raise InvalidRequest(f"there is no option {unknown[0]!r}; there are {', '.join(known)}", field=unknown[0])
@@ -119,7 +119,7 @@ def _wired(options: Mapping[str, Any], names: Names) -> Document:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value as JSON has it: numbers of NumPy become Python's.  Raises InvalidRequest if JSON has none."""
+    """Return a value for JSON: NumPy numbers become Python numbers.  Raises InvalidRequest if JSON cannot hold it."""
     found = value.tolist() if hasattr(value, "tolist") and not isinstance(value, type) else value
     try:
         json.dumps(found, allow_nan=False)
@@ -129,7 +129,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def listed_values(name: str, value: Any, kind: Callable[[Any], Any]) -> list[Any]:
-    """Return numbers or names as a list; a single one is a list of one."""
+    """Return numbers or names as a list; a single value becomes a list of one."""
     try:
         listed = [value] if isinstance(value, str | int | float) else list(value)
         if any(isinstance(one, bool) for one in listed):
@@ -153,7 +153,7 @@ def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watche
     Args:
         job: id of the job.
         patience: how long requests are repeated.
-        timeout: seconds; no limit if None.
+        timeout: seconds to wait at most; None for no limit.
         watcher: called with the job's facts after every answer.
     """
     patience = replace(patience, seconds=_MORE_PATIENCE * patience.seconds)
@@ -207,7 +207,7 @@ def cancel(job: str, patience: Patience) -> Flow[Document]:
 
 
 def resume(job: str, patience: Patience) -> Flow[Document]:
-    """Queue a stopped job again; the request is not repeated, because a second one would be refused."""
+    """Queue a stopped job again; the request is not repeated, because a second request would be refused."""
     return (yield from question("POST", job_path(job, "resume"), patience, repeatable=False))
 
 
@@ -254,14 +254,14 @@ def _listed(kind: str, patience: Patience, limit: int, **query: Any) -> Flow[lis
 
 
 def whole_id(text: str, patience: Patience) -> Flow[str]:
-    """Return the id of the one job whose id begins or ends with ``text``, at least four hexadecimal digits of it.
+    """Return the id of the only job whose id begins or ends with ``text``, four or more hexadecimal digits.
 
     Text that cannot be a part of an id is returned unchanged.  Ids of jobs begin with the time, so ids of the same
     minute have the same beginning; their ends are random.
 
     Raises:
         NotFound: there is no such job.
-        InvalidRequest: there are several.
+        InvalidRequest: there are several such jobs.
     """
     if WHOLE_ID.fullmatch(text) or not PART_OF_ID.fullmatch(text):
         return text

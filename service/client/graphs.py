@@ -46,7 +46,7 @@ class Upload:
 
 @contextmanager
 def prepared(graph: Any, reading: UploadOptions, name: str | None = None) -> Iterator[Upload]:
-    """Context manager: provide the upload of a graph of any kind, and remove its temporary file at the end.
+    """Context manager: provide the upload of a graph of any kind, and remove the temporary file at the end.
 
     Args:
         graph: a path or an object, see :meth:`Client.submit`.
@@ -122,7 +122,7 @@ def _encoded(graph: Any, reading: UploadOptions, path: Path) -> Upload:
 
 
 def _is_column(values: Any) -> bool:
-    """Return whether this is one column of numbers or names, rather than a row of a matrix written as lists."""
+    """Return whether ``values`` is a column of numbers or names, and not a row of a matrix written as lists."""
     if isinstance(values, list):
         return not any(isinstance(value, list) for value in values)
     return len(getattr(values, "shape", ())) == 1
@@ -170,7 +170,7 @@ def _networkx(graph: Any, reading: UploadOptions, path: Path) -> tuple[Names, di
 
 
 def _every_edge(graph: Any, attribute: str) -> list[Any]:
-    """Return an attribute of all edges.  Raises InvalidRequest if one lacks it."""
+    """Return an attribute of all edges.  Raises InvalidRequest if an edge lacks the attribute."""
     found = list(graph.edges(data=attribute))
     missing = next((edge for edge in found if edge[2] is None), None)
     if missing is not None:
@@ -281,7 +281,7 @@ def _polars(table: Any, reading: UploadOptions, path: Path) -> tuple[Names, dict
 
 
 def _texts(cells: Sequence[Any]) -> list[str]:
-    """Return the cells of a column as a text file would contain them; missing ones are empty."""
+    """Return the cells of a column as a text file would contain them; missing cells are empty."""
     return ["" if cell is None else str(cell) for cell in cells]
 
 

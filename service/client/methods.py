@@ -38,7 +38,7 @@ class Awaited:
 
 
 class Method(Generic[P, T]):
-    """Turns a function that returns a flow into a method, which is asynchronous if its class is."""
+    """Turns a function that returns a flow into a method, which must be awaited in classes that derive from Awaited."""
 
     def __init__(self, flow: Callable[Concatenate[Any, P], Flow[T]]) -> None:
         self._flow = flow

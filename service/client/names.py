@@ -33,7 +33,7 @@ def several(field: str, given: Any) -> Sequence[Any]:
         given: what was given.
 
     Raises:
-        InvalidRequest: ``given`` is something else.
+        InvalidRequest: ``given`` is a text, a dict, or nothing like a list.
     """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
         raise InvalidRequest(f"{field} must be a list, found {shown(given)}", field=field)
@@ -48,8 +48,8 @@ def checked_limit(limit: float | None) -> float | None:
 class Names:
     """Translates vertices to labels and back.
 
-    If all vertices are numbers, or all are text, they are their own labels; otherwise (tuples, or both kinds) the label
-    of each is its ``str``.
+    If all vertices are numbers, or all are text, they are their own labels; otherwise (tuples, or numbers and text) the
+    label of each vertex is its ``str``.
     """
 
     def __init__(self, vertices: Iterable[Hashable] = ()) -> None:
@@ -81,7 +81,7 @@ class Names:
         return [self.label(vertex) for vertex in several("vertices", vertices)]
 
     def place(self, vertex: Any) -> Label | Point:
-        """Return the label of a vertex, or a point, ``{"lon": 24.94, "lat": 60.17}``, as it goes over the wire.
+        """Return the label of a vertex, or a point, ``{"lon": 24.94, "lat": 60.17}``, as it is sent to the service.
 
         Raises:
             InvalidRequest: the argument is neither vertex nor point, or the point has not two numbers.
@@ -98,7 +98,7 @@ class Names:
             raise InvalidRequest(f"coordinates must be numbers, found {dict(vertex)!r}", field="point") from None
 
     def places(self, vertices: Iterable[Any]) -> list[Label | Point]:
-        """Return vertices and points as they go over the wire, in their order."""
+        """Return vertices and points as they are sent to the service, in the order given."""
         return [self.place(vertex) for vertex in several("points", vertices)]
 
     def asked(self, limit: float | None, **ends: Any) -> dict[str, Any]:

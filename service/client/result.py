@@ -128,7 +128,7 @@ class ResultMethods(TableMethods):
             some = [[self._names.place(u), self._names.place(v)] for u, v in pairs[first : first + _PAIRS]]
             body: Document = {"pairs": some, **self._said}
             # The service refuses a limit without points, so the limit is sent only with batches that have points.  If
-            # no batch has points, it is sent with all of them, so that the service refuses it.
+            # no batch has points, the limit is sent with every batch, so that the service refuses it.
             if snap_limit is not None and (_have_points(some) or not _have_points(pairs)):
                 body["snap_limit"] = snap_limit
             answer = yield from self._question("POST", "distances", json=body)
@@ -153,8 +153,8 @@ class ResultMethods(TableMethods):
     def path_feature(self, source: Any, target: Any, *, snap_limit: float | None = None) -> Flow[Document]:
         """Return one shortest path as a feature of GeoJSON, for graphs with longitudes and latitudes.
 
-        Its properties name vertices as the service does; the geometry is None where there is no path.  Vertices and
-        points are given as in :meth:`distance`.
+        The properties of the feature name vertices as the service does; the geometry is None where there is no path.
+        Vertices and points are given as in :meth:`distance`.
         """
         asked = {**self._names.asked(snap_limit, source=source, target=target), "format": "geojson"}
         answer = yield from self._question("GET", "path", params=asked)
@@ -338,8 +338,8 @@ class ResultMethods(TableMethods):
     ) -> Flow[FilePath]:
         """Fetch the whole store into a folder, and check each file; after an interruption, the next call continues.
 
-        For a prepared result the store is the prepared graph, which ``apsp.open`` opens; for a table, a folder with
-        ``table.parquet``, and for near pairs also with a Zarr group of their sparse rows.
+        For a prepared result the store is the prepared graph, which ``apsp.open`` opens.  For a table it is a folder
+        with ``table.parquet``; for near pairs the folder also has a Zarr group of their sparse rows.
 
         Args:
             folder: path of the store; it appears once it is complete.

@@ -50,7 +50,7 @@ class Request:
         path: the path of the URL, relative to the address of the service.
         params: the query; parameters that are None are left out.
         json: the body as JSON types.
-        file: a file to send as the body instead.
+        file: a file to send as the body in place of ``json``.
         repeatable: whether the request may be sent again when the service may have received it already.
         sink: receives the body of a successful answer; if None, the body is in ``Answer.content``.
         seconds: time without a byte after which the request is aborted.

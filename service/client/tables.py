@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: results of a job that are tables
 TABLES: Final = ("measures", "near", "betweenness", "flows")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
-#: the members of a table in a request that list vertices; all others list numbers
+#: the members of a table in a request that list vertices; all other members list numbers
 _NAMES: Final = frozenset({"vertices", "origins", "destinations"})
 #: rows of one page, at most
 _PAGE: Final = 1000
@@ -97,7 +97,7 @@ def _uploaded(path: Path, field: str, patience: Patience) -> Flow[str]:
 
 
 def _demand_frame(given: Any, names: Names) -> pl.DataFrame:
-    """Return demands of any kind as a table with labels in its first two columns."""
+    """Return demands in any supported form as a table with vertex labels in the first two columns."""
     import polars as pl
 
     if isinstance(given, Mapping) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in given):
@@ -171,7 +171,7 @@ class TableMethods(ResultView, Part):
             columns: names of columns; None for all.
             sort: a column, with ``-`` before it for the largest first; None for the order of the sources.
             vertices: only the rows of these vertices; None for all.
-            limit: most rows; None for all.
+            limit: the most rows to return; None for all.
 
         Raises:
             InvalidRequest: the result is no table.
@@ -204,7 +204,7 @@ class TableMethods(ResultView, Part):
         return (yield from self._pages(asked, limit))
 
     def _whole(self, columns: Sequence[str] | None) -> Flow[pl.DataFrame]:
-        """Return the table from its file, which is compared with the seal."""
+        """Fetch the file of the table, compare the file with the seal, and return the table."""
         from storage.matrix.format import data_mark, read_seal, sealed_files
 
         address = job_path(self.job, "zarr")

@@ -53,11 +53,11 @@ def histogram(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any] |
 
 
 def line_of_stops(vertices: Sequence[object], so_far: Sequence[float]) -> dict[str, Any] | None:
-    """Return a path as a line with a tick for each stop, as far along the line as the stop is along the path.
+    """Return a path as a line with a tick for each stop, placed in proportion to the path length up to the stop.
 
     Args:
         vertices: names of the stops, in order.
-        so_far: the length of the path up to each of them, from 0.
+        so_far: the length of the path up to each stop, from 0.
 
     Returns:
         The ticks, and the ends of the longest arc; None if the path has no length, or if it gets shorter on the way,

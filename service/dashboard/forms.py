@@ -35,7 +35,7 @@ _MOST_FIELDS: Final = 64
 async def _filled(request: Request) -> dict[str, str]:
     """Return the fields of a form; the size of the body is limited as for every request.
 
-    The body is parsed in a thread, because a long one would block the event loop.
+    The body is parsed in a thread, because a long body would block the event loop.
     """
     return await anyio.to_thread.run_sync(_fields, await request.body())
 

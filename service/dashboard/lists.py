@@ -1,6 +1,6 @@
 """Pages that list jobs and graphs, with search and filters.
 
-It also adds the example graph, and suggests names of vertices while one is typed.
+The module also adds the example graph, and suggests names of vertices while one is typed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def get_jobs(
 
 @router.post("/jobs/cancel")
 async def cancel_waiting(request: Request, visitor: Known) -> Response:
-    """Cancel all waiting jobs of the visitor; those of all owners if the visitor sees them."""
+    """Cancel all waiting jobs that the visitor may see."""
     visitor.need("submit")
     await request.body()
     await anyio.to_thread.run_sync(_cancel_waiting, visitor)

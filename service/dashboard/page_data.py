@@ -161,7 +161,7 @@ def job(visitor: Visitor, job_id: str) -> View:
 
 
 def _said_options(record: JobRecord) -> View:
-    """Return the options whose values are not the usual ones, by their names."""
+    """Return the options that differ from their usual values, by name."""
     usual = (None, "auto", "matrix", "local")
     said = {name: value for name, value in record.options.items() if value not in usual and name != "points"}
     for name, value in said.items():
@@ -285,8 +285,8 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
 def _log(service: Service, record: JobRecord) -> View:
     """Return the end of the log, and its size, from which the stream of events continues.
 
-    The events contain only the log file on this node.  If there is none, the page shows the log from other nodes, and
-    the events start at the beginning of the file.
+    The events contain only the log file on this node.  If this node has no log file, the page shows the log from
+    other nodes, and the events start at the beginning of the file.
     """
     path = log_path(service.settings, record.id)
     try:

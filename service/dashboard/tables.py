@@ -25,7 +25,7 @@ _COLUMNS: Final = 16
 _BINS: Final = 48
 #: columns, in addition to the first one, that name vertices: their whole numbers are names, so they get no histogram
 _VERTICES: Final = re.compile(r"target|farthest|nearest_\d+")
-#: columns whose histogram is shown first; a table without them shows that of its first column of numbers
+#: columns whose histogram is shown first; a table without such a column shows its first column of numbers
 _MAIN: Final = ("flow",)
 
 
@@ -82,7 +82,9 @@ def table_part(visitor: Visitor, job_id: str, asked: TableView) -> dict[str, Any
 
 
 def _column(table: SealedTable, name: str, sort: str) -> dict[str, Any]:
-    """Return a column, its order, and the order after a click on its name; numbers begin with the largest."""
+    """Return a column, its present order, and the order after a click on its name; a first click on numbers puts the
+    largest first.
+    """
     here = sort.removeprefix("-") == name
     down = here and sort.startswith("-")
     first = name if table.columns[name] == "text" else f"-{name}"

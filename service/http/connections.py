@@ -52,7 +52,7 @@ class IdleConnections:
         self._silent.pop(connection, None)
 
     def admit(self, connection: Connection, held: int) -> None:
-        """Close the longest idle connection if, with a new one, the number of connections ``held`` exceeds the limit."""
+        """Close the longest idle connection if a new one makes the number ``held`` of connections exceed the limit."""
         if held > self.most:
             first = next(iter(self._silent), connection)
             self.speak(first)

@@ -93,7 +93,7 @@ class RangedAnswer(Response):
 
 
 class OpenFile(RangedAnswer):
-    """The answer for one open file; it holds its own descriptor until it ends.
+    """The answer for one open file; it holds its own file descriptor until it has been sent.
 
     If the file grows or is deleted meanwhile, its content at the time of the request is sent.  Raises HTTPProblem if
     the ranges are invalid.

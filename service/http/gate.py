@@ -47,8 +47,8 @@ _POLICY: Final = b"content-security-policy"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 #: the most headers of one request
 MOST_HEADERS: Final = 200
-#: forms that are accepted without a key, and the most bytes of such a form: many times what its fields, a key and an
-#: address, need
+#: forms that are accepted without a key, and the most bytes of such a form; its two fields, a key and an address, need
+#: far fewer bytes
 _OPEN_FORMS: Final = {"/login", "/logout"}
 _OPEN_FORM_BYTES: Final = 16_384
 #: the paths to which files are uploaded, and the setting that limits each; such bodies are written to the disk
@@ -74,7 +74,7 @@ class RequestGate:
             app: the inner ASGI application.
             settings: the service's settings.
             identify: finds the caller of an Authorization header; None if keys are not required.
-            observe: called after every request with method, pattern of the path, status and seconds.
+            observe: called after every request with the method, the route pattern, the status and the seconds.
             visit: finds the caller of a Cookie header, as pages of this service send it.
         """
         self._app, self._settings = app, settings
@@ -197,7 +197,8 @@ class BodyLimit:
     All bodies except uploads stay in memory until their requests are answered.  So the sum of these bodies is limited
     for each caller, too: otherwise one key could fill the memory by many connections.
 
-    It raises from ``receive``, in the code that reads the body, so the exception middleware must enclose that code.
+    The errors are raised by ``receive``, in the code that reads the body, so the exception middleware must enclose that
+    code.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -253,7 +254,7 @@ class BodyLimit:
             raise problem_of(TooManyAtOnce(message, limit=most, requested=requested, setting=setting))
 
     def _limit(self, path: str) -> tuple[int, str | None]:
-        """Return the most bytes of a body, and the name of the setting that defines it, if there is one."""
+        """Return the most bytes of a body, and the name of the setting that defines this limit, if there is one."""
         name = _UPLOADS.get(path, "max_body_bytes")
         limit: int = getattr(self._settings, name)
         if path in _OPEN_FORMS and limit > _OPEN_FORM_BYTES:

@@ -43,7 +43,7 @@ def parse_ranges(header: str | None, size: int) -> tuple[ByteRange, ...] | Refus
     """Return the parts of a file of ``size`` bytes that a Range header names, in the order of the header.
 
     Returns:
-        The parts; those outside the file are left out.  None means the whole file: there is no header, its unit is not
+        The parts; parts outside the file are left out.  None means the whole file: there is no header, its unit is not
         bytes, or its parts together are larger than the file (they overlap).  A Refusal if the header is malformed or
         no part lies inside the file, because sending the whole file, perhaps gigabytes, instead would not help the
         client.

@@ -50,7 +50,7 @@ class ChunkCache:
         return found
 
     def put(self, key: tuple[str, int, int], data: bytes) -> None:
-        """Cache a chunk, and drop others if there is not enough space."""
+        """Cache a chunk, and drop the least recently used chunks if there is not enough space."""
         self.bytes += len(data) - len(self._kept.pop(key, b""))
         self._kept[key] = data
         while self.bytes > self.most:
@@ -132,7 +132,7 @@ class Answering:
         is being computed wait for that band.
 
         Args:
-            matrix: the result, on behalf of its caller.
+            matrix: the result, as opened for the caller who asks.
             i, j: the position of the chunk, which must lie in the grid.
 
         Raises:

@@ -1,7 +1,7 @@
 """The folders of the claims on a job: each claim works in its own, ``claim-N`` with the claim's number (its fence).
 
 A runner that was suspended beyond its lease and resumes must not damage its successor's files.  A query of the
-database before each file operation cannot guarantee that, because the runner may be suspended between the two.  The
+database before each file operation cannot guarantee that, because the runner may be suspended after the query.  The
 layout of the folders guarantees it:
 
 - A claim writes below its own folder only, and copies or moves the checkpoint of an earlier claim there
@@ -34,7 +34,7 @@ def place(store: Path, claim: int) -> Path:
 def places(store: Path, *, below: int | None = None) -> list[Path]:
     """Return the stores of the claims that have a folder and a lower number than ``below``, the newest first.
 
-    The last one is ``store`` itself, because earlier versions, in which claims had no folders, kept the checkpoint
+    The last path is ``store`` itself, because earlier versions, in which claims had no folders, kept the checkpoint
     beside it.
     """
     try:

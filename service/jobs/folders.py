@@ -81,7 +81,7 @@ def trash(settings: Settings) -> Path:
 
 
 def discard(settings: Settings, job_id: str) -> None:
-    """Remove all files of a job; no runner may work on it any more."""
+    """Remove all files of a job; no runner may still work on the job."""
     if settings.store_url is not None:
         there = Objects(settings.store_url).below("jobs", job_id)
         discard_remote(f"{there.address}/{settings.store(job_id).name}")

@@ -151,7 +151,7 @@ class PointSnapper:
 def vertices_of(
     opened: ResultReader, asked: Sequence[Label | Point], field: str, limit: float | None
 ) -> tuple[npt.NDArray[np.int64], list[dict[str, Any]]]:
-    """Return the vertices that a list of vertices and points means, and what the answer says of the points.
+    """Return the vertices that a list of vertices and points means, and the members of the answer about the points.
 
     Args:
         opened: the open result.
@@ -160,7 +160,8 @@ def vertices_of(
         limit: the farthest that a point may be from its vertex; None for no limit.
 
     Returns:
-        Vertex indices, shape (k,); and for each point also its ``place`` in the list, from 0.
+        Vertex indices, shape (k,); and for each point a member of the answer, with the ``place`` of the point in the
+        list, from 0.
 
     Raises:
         NotFound: there is no such vertex.
@@ -181,7 +182,7 @@ def vertices_of(
 
 
 def ends_of(opened: ResultReader, asked: Mapping[str, Any], *sides: str) -> tuple[list[Label], dict[str, Any]]:
-    """Return the vertices that the parameters of a question mean, and what the answer says of points among them.
+    """Return the vertices that the parameters of a question mean, and the members of the answer about points.
 
     Args:
         opened: the open result.

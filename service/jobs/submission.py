@@ -146,7 +146,7 @@ def refuse_if_draining(service: Service) -> None:
 
 
 async def submit(service: Service, body: JobRequest, caller: Caller, key: str | None) -> tuple[JobRecord, bool]:
-    """Accept a job.  The second value is False if the job was submitted or solved before.
+    """Accept a job; return its record, and False if the job was submitted or solved before, else True.
 
     Args:
         service: what the routes of this process share.

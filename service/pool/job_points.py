@@ -22,7 +22,7 @@ SIDES: Final = ("sources", "targets")
 
 
 def sides_with_points(options: Mapping[str, Any]) -> list[str]:
-    """Return which of ``sources`` and ``targets`` are points; raise InvalidRequest if one mixes them with vertices."""
+    """Return which of ``sources`` and ``targets`` are points; raise InvalidRequest if one list has both kinds."""
     found = []
     for side in SIDES:
         asked = options.get(side) or ()
@@ -40,7 +40,7 @@ def sides_with_points(options: Mapping[str, Any]) -> list[str]:
 
 
 def take_points(settings: Settings, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a job with vertices in place of points, and the points as its ``points``.
+    """Return the options of a job with vertices in place of points, and the points in the member ``points``.
 
     Args:
         settings: the service's settings.

@@ -54,7 +54,7 @@ TAKES: Final = {
 }  # fmt: skip
 #: the options that name uploaded tables
 _UPLOADED: Final = ("opportunities", "demands")
-#: bytes of a vertex with a text as name in a table, in addition to the characters of the name; predicts disk space
+#: predicted bytes that a text name of a vertex takes in a table, in addition to the characters of the name
 _CELL: Final = 16
 #: rows of a table of near pairs that are made at a time
 _PIECE: Final = 1 << 18

@@ -30,7 +30,7 @@ AskedSemiring = Annotated[
         "that nobody takes their values for distances."
     ),
 ]
-#: the semiring of the values in an answer; an answer with distances (min-plus) leaves this member out
+#: the semiring of the values in an answer; answers with distances (min-plus) have no such member
 SaidSemiring = Annotated[SemiringName | None, Field(description="Of what the value is; left out of distances.")]
 
 

@@ -45,7 +45,7 @@ AskedList = Annotated[list[Asked], Field(fail_fast=True, min_length=1, max_lengt
 Size = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
 #: names contain no NUL, because not every database accepts it
 NAME_PATTERN = r"^[^\x00]*$"
-#: distances (``within``) or shares (``quantiles``)
+#: a list of distances (option ``within``) or of shares (option ``quantiles``)
 NumberList = Annotated[
     list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], Field(fail_fast=True, max_length=MOST_NUMBERS)
 ]

@@ -112,7 +112,7 @@ def export(store: str, out: Path, args: ExportArgs, answer: AnswerOptions | None
 
 
 def _plain_table(kind: str, args: ExportArgs) -> bool:
-    """Return whether entries are written as they are; such a table is possible for every semiring."""
+    """Return whether matrix entries are written unchanged; only then may the values be of any semiring."""
     filtered = args.within is not None or args.nearest is not None
     return kind in (".csv", ".parquet", ".npy") and args.features is None and not filtered
 

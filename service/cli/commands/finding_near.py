@@ -35,7 +35,7 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOpti
     Args:
         graph_args: the graph file, or the folder of a prepared graph.
         given: the options of the command line.
-        out: the file or Zarr group; its ending decides the format.
+        out: the file or Zarr group; the ending of the name decides the format.
         written: whether an existing output may be replaced, and what becomes a feature.
         as_json: whether to print one JSON object instead of text.
 

@@ -68,11 +68,11 @@ class Tally:
     failures: list[dict[str, object]] = field(default_factory=list)
 
     def note(self, index: int, path: Path, notes: Sequence[str]) -> None:
-        """Keep the reader's notes on a graph, and print those of the first graphs at once.
+        """Keep the reader's notes on a graph; the notes on the first graphs are also printed at once.
 
         Args:
             index: position of the graph in the list.
-            path: its file.
+            path: file of the graph.
             notes: remarks of the reader.
         """
         if notes:
@@ -87,7 +87,7 @@ class Tally:
 
         Args:
             index: position of the graph in the list.
-            path: its file.
+            path: file of the graph.
             failure: what went wrong.
         """
         if len(self.failures) < SHOWN:
@@ -145,7 +145,7 @@ def graph_files(names: Sequence[str]) -> list[Path]:
 
     Raises:
         NotFound: there is no such file, folder or list.
-        InvalidRequest: they select no file.
+        InvalidRequest: the names select no file.
     """
     found: list[Path] = []
     for name in names:
@@ -277,7 +277,7 @@ def _facts(graph: Graph) -> dict[str, object]:
 
 
 def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, object] | None:
-    """Return the facts of an existing sealed store that answers the same question; None if a store has to be made."""
+    """Return the facts of an existing sealed store with the wanted matrix; None if the store has to be made."""
     if target is None or args.overwrite or not target.exists():
         return None
     with open_matrix(target) as matrix:

@@ -150,7 +150,7 @@ def _numbers(given: MeasureOptions, field: str) -> list[float]:
 
 
 def _described(selected: Plan, measurement: Measurement | PreparedMeasurement) -> list[str]:
-    """Return the plan in a few lines; they describe a table instead of a matrix."""
+    """Return the plan in a few lines, with a line about the table in place of the line about the matrix."""
     columns = 1 + len(measurement.asked.columns)
     instead = f"  table   {measurement.rows:,} x {columns:,}, {format_bytes(measurement.bytes)}; no matrix"
     return [instead if line.startswith("  matrix") else line for line in describe_plan(selected)]

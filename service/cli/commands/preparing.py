@@ -204,7 +204,7 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
 
 
 def _resumed(facts: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return a line that says which work of an earlier run was used, if there was any."""
+    """Return a line (heading, text) about the reused work of an earlier run; an empty list if there is none."""
     steps = facts.get("resumed")
     if not isinstance(steps, dict) or not any(steps.values()):
         return []
@@ -215,7 +215,7 @@ def _resumed(facts: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _described(selected: Plan) -> list[str]:
-    """Return the plan in a few lines; they describe tables instead of a matrix."""
+    """Return the plan in a few lines, with a line about the tables in place of the line about the matrix."""
     rows, columns = selected.shape
     instead = f"  tables  for {rows:,} x {columns:,} distances, {format_bytes(selected.disk)} on disk"
     return [instead if line.startswith("  matrix") else line for line in describe_plan(selected)]

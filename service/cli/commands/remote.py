@@ -49,7 +49,7 @@ _LARGEST: Final = 3.4028234663852886e38
 
 
 class Remote(NamedTuple):
-    """A service (APSP_SERVER if ``server`` is None), whether answers are printed as JSON, and the file for a path."""
+    """A service (APSP_SERVER if ``server`` is None), whether answers are printed as JSON, and a file for a path."""
 
     server: str | None
     as_json: bool
@@ -86,7 +86,7 @@ class Window(NamedTuple):
 
 
 class _Notes:
-    """Prints each kind of failure once."""
+    """Prints messages about failed requests, except the same failure twice in a row."""
 
     def __init__(self) -> None:
         self._said = ""
@@ -103,7 +103,7 @@ def submit(graph: Path, options: Mapping[str, Any], at: Remote, *, wait: bool) -
 
     Args:
         graph: path of the graph file.
-        options: how the file is read, options of the job, and its name; defaults are not sent.
+        options: options of reading and of the job, and the name of the job; default values are not sent.
         at: the service, and how the answer is printed.
         wait: whether to wait until the job has ended.
     """

@@ -36,9 +36,9 @@ def check_question(question: str, vertices: Sequence[str], out: Path | None = No
     """Refuse a question that cannot be asked.
 
     Args:
-        question: the question.
+        question: a name in ``QUESTIONS``.
         vertices: the arguments of the question as typed: vertices, and K or DISTANCE if the question takes one.
-        out: the file of its answer; None to print it.
+        out: the file of the answer; None to print the answer.
 
     Raises:
         InvalidRequest: no such question, too few or too many arguments, or ``out`` cannot hold the answer.
@@ -197,8 +197,8 @@ def value_text(value: float | None, semiring: str | None, *, itself: bool) -> st
     """Return a distance as text, or a value of another semiring; None stands for no path, or for an infinite value.
 
     Args:
-        value: the value.
-        semiring: its semiring; None for distances.
+        value: the distance or value.
+        semiring: the semiring of the value; None for distances.
         itself: whether None stands for the infinite value from a vertex to itself, and not for a missing path.
     """
     if semiring is None or value is not None:

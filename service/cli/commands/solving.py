@@ -50,8 +50,8 @@ class GraphArgs:
         """Return the arguments from the options of a command.
 
         Args:
-            graph: the file.
-            given: how it is read.
+            graph: the graph file.
+            given: how the file is read.
             options: the options of a solve, which may name columns that are summed along the paths.
 
         Raises:
@@ -73,8 +73,8 @@ def read_facts(args: GraphArgs, graph: Graph, receipt: Receipt, **more: object) 
     """Return what the JSON output of a command says about the graph that it has read.
 
     Args:
-        args: the file.
-        graph, receipt: what was read.
+        args: the arguments with the graph file.
+        graph, receipt: the graph, and the receipt of its reader.
         more: further facts, which come before the notes.
     """
     facts = {"file": str(args.graph), "n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
@@ -86,7 +86,7 @@ def options_of(given: SolveOptions | BulkOptions, graph: Graph, snap_limit: floa
 
     Args:
         given: the options, as the command line has them.
-        graph: the graph that they are for.
+        graph: the graph to solve.
         snap_limit: the farthest that a point may be from its vertex; None for no limit.
     """
     values: dict[str, Any] = {**given, **budgets_of(given)}
@@ -190,7 +190,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
 
 
 def _measures(selected: Plan) -> Candidate | None:
-    """Return what a table of measures would take in place of the matrix; None if no algorithm fits in memory."""
+    """Return the predicted cost of a table of measures without a matrix; None if no algorithm fits in memory."""
     from engine.api.measures_planning import measures_beside
 
     fitting = [one for one in selected.candidates if one.feasible]

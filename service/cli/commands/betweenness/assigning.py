@@ -30,7 +30,7 @@ def assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
     """Read, plan, assign, and write or print the table; the plan, the sums and the progress go to standard error.
 
     Args:
-        args: what the command line says of graph, machine and table.
+        args: the options of the command line about graph, machine and table.
         demands: the table of demands.
         assigned: the options of the assignment.
 

@@ -22,7 +22,7 @@ def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
     """Read, plan, count, and write or print the table; the plan and the progress go to standard error.
 
     Args:
-        args: what the command line says of graph, machine and table.
+        args: the options of the command line about graph, machine and table.
         counted: the options that say what is counted.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What ``apsp betweenness`` and ``apsp assign`` share: their arguments, how they print the plan and write the table."""
+"""Code that ``apsp betweenness`` and ``apsp assign`` share: arguments, printing the plan, writing the table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PassageArgs:
-    """The arguments that both commands have: the graph, the machine, and where the table goes."""
+    """The common arguments of the two commands: the graph, the machine, and where the table goes."""
 
     graph: GraphArgs
     machine: PassageOptions
@@ -74,7 +74,7 @@ def show(
     """Write the table and print what was found; without ``--out`` print the table itself.
 
     Args:
-        args: what the command line says.
+        args: the arguments of the command.
         read: the graph and its receipt.
         frame: the table.
         said: what else to print: ``plan``, ``seconds``, and facts by name.

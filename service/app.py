@@ -41,7 +41,7 @@ _RESPONSE_HEADERS: Final = [
     "Accept-Ranges", "Content-Length", "Content-Range", "Distance-Unit", "ETag", "Last-Modified", "Link", "Location",
     "Preference-Applied", "Retry-After", "Value-Unit", "X-Request-ID",
 ]  # fmt: skip
-#: Processes that check long bodies.  One caller may occupy all but one of them, so a second one serves all others.
+#: Processes that check long bodies.  One caller may occupy all but one of them; the last one serves all other callers.
 _CHECKERS: Final = 2
 ROUTERS: Final = (
     graphs.router,
@@ -90,7 +90,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         redoc_url=None,
         telemetry={
             "logs": False
-        },  # FastAPI sends traces and metrics if a collector is configured; service.logs does the logs
+        },  # FastAPI sends traces and metrics if a collector is configured; service.logs writes the logs
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)

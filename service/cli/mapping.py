@@ -91,7 +91,7 @@ def map_figure(store: str, given: MapOptions, *, as_json: bool, out: Path) -> Fi
 
 
 def _classes(text: str | None) -> list[float]:
-    """Return the bounds of isochrones."""
+    """Return the distances that bound the isochrones; an empty list if there are none."""
     if text is None:
         return []
     try:

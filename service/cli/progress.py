@@ -46,7 +46,7 @@ class Display:
     """Shows how far a phase is on ``stream``: as a bar on a terminal, elsewhere as a line every few seconds.
 
     Args:
-        stream: where fraction and text are shown.
+        stream: where the progress is shown.
         every: seconds between two updates; None for the default of the stream.
     """
 

@@ -111,7 +111,8 @@ class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
 
     Args:
         url, key: address of the service and key of the caller, as for :class:`Client`.
-        patience, tell: how long failed requests are repeated, and what is told about them, as for :class:`Client`.
+        patience: seconds for which failed requests are repeated, as for :class:`Client`.
+        tell: called with a message after every failed attempt that will be repeated.
     """
 
     def __init__(

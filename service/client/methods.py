@@ -81,7 +81,7 @@ class Method(Generic[P, T]):
 
 
 def asks(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Method[P, T]:
-    """Make a method of a function that returns a flow."""
+    """Turn a function that returns a flow into a method."""
     return Method(flow)
 
 
@@ -199,7 +199,7 @@ class ClientMethods(Generic[JobT, ResultT]):
 
 
 class Part:
-    """Base class of jobs and results: the client that made them, and the names of vertices."""
+    """Base class of jobs and results.  It holds the client that made the object, and the names of vertices."""
 
     def _belong(self, client: ClientMethods[Any, Any], names: Names | None) -> None:
         self._client, self._names = client, names or Names()

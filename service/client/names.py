@@ -66,7 +66,7 @@ class Names:
             self._there[vertex], self._back[name] = name, vertex
 
     def label(self, vertex: Any) -> Label:
-        """Return the label of a vertex.  Raises InvalidRequest if it has none."""
+        """Return the label of a vertex.  Raises InvalidRequest if the vertex has none."""
         if self._there and (known := self._there.get(vertex)) is not None:
             return known
         try:
@@ -77,7 +77,7 @@ class Names:
             raise InvalidRequest(f"a vertex is a whole number or text, not {vertex!r}", field="vertex") from None
 
     def labels(self, vertices: Iterable[Any]) -> list[Label]:
-        """Return the labels of vertices, in their order."""
+        """Return the labels of vertices, in the order given."""
         return [self.label(vertex) for vertex in several("vertices", vertices)]
 
     def place(self, vertex: Any) -> Label | Point:
@@ -123,7 +123,7 @@ class Names:
         return self._back.get(label, label)
 
     def vertices(self, labels: Sequence[Label]) -> list[Any]:
-        """Return the vertices of labels, in their order."""
+        """Return the vertices of labels, in the order given."""
         return [self.vertex(label) for label in labels] if self._back else list(labels)
 
 

@@ -208,7 +208,7 @@ class ResultMethods(TableMethods):
 
     @asks
     def labels(self) -> Flow[tuple[list[Any], list[Any]]]:
-        """Return the vertices of the rows and of the columns, in their order."""
+        """Return two lists: the vertices of the rows, and the vertices of the columns, in the order of the matrix."""
         down, across = yield from self._sides()
         return self._names.vertices(down), self._names.vertices(across)
 

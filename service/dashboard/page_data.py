@@ -38,7 +38,7 @@ View = dict[str, Any]
 #: the most finished jobs on one page
 PAGE: Final = 20
 _MOST_OPEN: Final = 50
-#: waiting jobs on the first page: the next ones to run
+#: the most waiting jobs on the first page, which are the next to run
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
@@ -321,7 +321,7 @@ def all_pairs(visitor: Visitor, job_id: str) -> View:
 
 
 def _result(visitor: Visitor, record: JobRecord) -> View | None:
-    """Return the facts of an existing result."""
+    """Return the facts of the result of a job; None if there is no result."""
     if record.state != SUCCESSFUL or record.removed is not None:
         return None
     summary, made = record.summary or {}, wants_prepared(record.options)

@@ -67,7 +67,7 @@ def _route(found: dict[str, Any], semiring: str, *, drawn: bool) -> View:
 
     Args:
         found: the path, as the API answers it.
-        semiring: decides how the weights are combined; those of shortest paths are added, from zero.
+        semiring: decides how the weights are combined; the weights of shortest paths are added, starting from zero.
         drawn: whether a shortest path is also drawn as a line of stops; with coordinates this is not needed, because a
             map shows the path.
     """

@@ -77,14 +77,14 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
 
 
 def get_ready() -> None:
-    """Compile the templates, so that the first page does not wait for it."""
+    """Compile the templates, so that the first page does not wait for that."""
     for name in environment().list_templates():
         environment().get_template(name)
 
 
 @functools.cache
 def environment() -> Environment:
-    """Return the templates with their filters."""
+    """Return the Jinja environment: the templates and the filters that they use."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(

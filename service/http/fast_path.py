@@ -36,7 +36,7 @@ _PAUSES: Final = (0.0, 0.0005, 0.0)
 
 
 class FastPath:
-    """Middleware inside ``RequestGate``: answers plain requests for one distance, or for one tile that the proxy sends.
+    """Middleware inside ``RequestGate``: answers plain requests for one distance, or lets the proxy send one tile.
 
     Args:
         app: the inner ASGI application.

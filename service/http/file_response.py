@@ -31,7 +31,7 @@ _CHUNK: Final = 1 << 20
 
 
 class RangedAnswer(Response):
-    """An answer with some bytes that never change; it follows HEAD, ranges and conditions of the request.
+    """An answer with bytes that never change; it obeys HEAD, ranges and conditions of the request.
 
     Raises HTTPProblem if the ranges are invalid.
 

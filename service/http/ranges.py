@@ -33,7 +33,7 @@ class ByteRange:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A malformed range (status 400), or one outside the file (416)."""
+    """The refusal of a malformed range (status 400), or of a range outside the file (416)."""
 
     status: int
     fault: Fault
@@ -95,7 +95,7 @@ def unchanged(header: str | None, etag: str, modified: str) -> bool:
 
 
 def http_date(seconds: float) -> str:
-    """Return the seconds since 1970 as headers write times."""
+    """Return a time, in seconds since 1970, in the form of HTTP headers."""
     return formatdate(seconds, usegmt=True)
 
 

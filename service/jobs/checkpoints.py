@@ -66,7 +66,7 @@ def fetch(store: Path, address: str | None) -> None:
 
 
 def plan(profile: GraphProfile, options: Options, store: Path, monitor: Monitor | None = None) -> Plan:
-    """Return the plan of a solve into ``store``, from its checkpoint if there is one.
+    """Return the plan of a solve into ``store``, which continues from the checkpoint there, if there is one.
 
     Args:
         profile: the graph to solve.

@@ -132,7 +132,7 @@ def record_of(made: Path) -> Path:
 
 
 def kept_record(made: Path) -> Path | None:
-    """Return the record of what a solve or a preparation into ``made`` has committed; None if there is none."""
+    """Return the record file of a solve or preparation into ``made``; None if nothing has been committed."""
     preparing = made.with_name(f".{made.name}.preparing") / "record.json"
     return next((record for record in (record_of(made), preparing) if record.is_file()), None)
 

@@ -21,7 +21,7 @@ Counted = tuple[float, dict[str, Any] | None]
 
 
 class SummaryCache:
-    """Summaries by the digest of their result.  Safe to use from many threads: each is counted once."""
+    """A cache of summaries by digest of the result.  Safe to use from many threads: a summary is counted only once."""
 
     def __init__(self, settings: Settings) -> None:
         limits = {name: float(getattr(settings, name)) for name in ("max_computing_seconds", "answer_seconds")}

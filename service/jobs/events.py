@@ -41,9 +41,9 @@ _STATE: Final = {"state", "phase", "progress", "rate", "unit", "eta_seconds", "a
 
 @dataclass(frozen=True)
 class Position:
-    """How far a client has read: the version of the job's record, and bytes of its log.
+    """How far a client has read: the last version of the job's record, and the number of bytes of the log.
 
-    Sent as the id of an event.
+    The position is sent as the id of an event.
     """
 
     version: int = -1

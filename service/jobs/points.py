@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: A point of a request: ``lon`` and ``lat``, or ``x`` and ``y``; and, where it has them, ``id`` and ``name``.
 Point = Mapping[str, Any]
-#: Advice for graphs without coordinates.
+#: Advice in messages about graphs without coordinates.
 _REMEDY: Final = "a service keeps those that stand in the uploaded file ({0}); name vertices in place of points"
 _SUCH_AS: Final = "GraphML, JSON, GEXF or GML with lon and lat, or an extract of OpenStreetMap"
 _NUMBER: Final = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"

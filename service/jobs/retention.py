@@ -20,7 +20,7 @@ _EVERY: Final = 60.0
 _CHECK_EVERY: Final = 3600.0
 #: seconds for which an Idempotency-Key is stored
 KEY_SECONDS: Final = 86400.0
-#: if the wall clock deviates from the monotonic one by this many seconds, it was set, and ages are unknown
+#: if the wall clock deviates from the monotonic clock by this many seconds, it was set, and ages are unknown
 _JUMP: Final = 600.0
 
 

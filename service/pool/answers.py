@@ -112,7 +112,7 @@ def _path(held: _Held, source: int, target: int) -> tuple[list[int], list[Any], 
 
 
 def _chunks(held: _Held, i: int, columns: Sequence[int]) -> dict[int, bytes]:
-    """Return the chunks (i, j) for each j of some columns of chunks."""
+    """Return the chunks (i, j) for each j in ``columns``, by j."""
     from storage.matrix.format import DISTANCES
 
     found = {}

@@ -111,7 +111,7 @@ def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoin
     """Return the points of one side with their vertices, made again from the facts that the job keeps of them.
 
     Args:
-        told: what :func:`taken` keeps of one side.
+        told: the facts about the points of one side, as :func:`taken` returns them.
         graph: the graph.
         side: ``sources`` or ``targets``.
     """

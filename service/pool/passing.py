@@ -69,7 +69,7 @@ class PassingTable:
             self.rows, self.columns = (graph.n, 3) if self.vertices else (graph.arcs, 2)
 
     def plan(self, monitor: Monitor | None, disk: int) -> Plan:
-        """Return the plan; its shape is the numbers of sources and targets of the pairs that count.
+        """Return the plan; its shape is the numbers of sources and targets between which paths are counted.
 
         Args:
             monitor: receives the phase in which kernels are compiled, and can stop the work.

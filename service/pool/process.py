@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 #: limit on open files of a helper process: a reader needs a handful, object stores and GPU drivers need hundreds
 _OPEN_FILES: Final = 1024
-#: the fraction of free memory that a task may use if no setting defines a limit
+#: the fraction (numerator, denominator) of free memory that a task may use if no setting defines a limit
 _FREE_PART: Final = 3, 4
 _PR_SET_PDEATHSIG: Final = 1
 

@@ -60,7 +60,7 @@ class ManyArgs:
 
 @dataclass
 class Tally:
-    """The outcomes of the graphs so far: table rows and readers' notes by position, and the planned groups."""
+    """The outcomes so far: table rows and readers' notes by position of the graph, and the groups solved together."""
 
     rows: dict[int, dict[str, object]] = field(default_factory=dict)
     groups: list[dict[str, object]] = field(default_factory=list)
@@ -298,7 +298,7 @@ def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, ob
 
 
 def describe_groups(groups: Sequence[Group]) -> list[str]:
-    """Return the groups of a bulk as text, with a line for each."""
+    """Return the groups of graphs of a bulk solve as text, with a line for each group."""
     head = ("graphs", "way", "device", "type", "side", "at a time", "seconds", "")
     rows = [
         (f"{len(g.members):,}", g.way, g.device, g.dtype, f"{g.side:,}", f"{g.launch:,}", f"{g.seconds:.3g}", g.reason)

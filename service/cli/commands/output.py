@@ -81,7 +81,7 @@ def emit_json(value: Mapping[str, object]) -> None:
 
 
 def jsonable(value: object) -> object:
-    """Return ``value`` as strict JSON: NumPy scalars and arrays become plain, infinities and NaN become null."""
+    """Return ``value`` as strict JSON: NumPy scalars and arrays become numbers and lists, infinities and NaN null."""
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if hasattr(value, "tolist"):

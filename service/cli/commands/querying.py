@@ -44,7 +44,8 @@ def opened(store: str, answer: AnswerOptions, semiring: str | Collection[str] = 
         semiring: the semiring, or several, whose values the caller can use; a store of another semiring is refused.
 
     Raises:
-        InvalidRequest: there is no usable GPU, the result is a solved store, or the memory is no size.
+        InvalidRequest: ``cuda`` was asked for and there is no usable GPU or the result is a solved store, or the memory
+            is no size.
         NotFound, StorageFailed, Conflict, DoesNotFit: ``open_result`` cannot open the result.
     """
     from engine.api.prepared_matrix import open_result
@@ -125,7 +126,7 @@ def check_lines(matrix: Any) -> None:
 
 
 def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]) -> list[str]:
-    """Return the label of a vertex for each name, which names a point or else a vertex.
+    """Return the label of a vertex for each name; a name means a point, or else a vertex.
 
     A point stands for the vertex nearest to it.  Prints which points were found, and how far their vertices are.
 

@@ -23,15 +23,15 @@ class Option:
     """The declaration of an option, from which interfaces make their parameters and descriptions.
 
     Attributes:
-        help: its description in the help of the command line and, unless ``in_api`` replaces it, in the API.
+        help: the option's description in the help of the command line and, unless ``in_api`` replaces it, in the API.
         default: the value of an option that is not given.
-        flags: its spellings on the command line; made from the name if empty.
-        metavar: placeholder of its value on the command line.
-        least, most: bounds of a number, both allowed.
+        flags: the option's spellings on the command line, such as ``--out``; made from the name if empty.
+        metavar: placeholder of the value in the help of the command line.
+        least, most: smallest and largest allowed number.
         longest: the most characters of a text that the API accepts.
         in_api: the description in the API, if ``help`` describes something that only the command line can do.
-        label: its label on a form; options without a label are left out of forms.
-        in_form: its description on a form.
+        label: the option's label on a form; options without a label are left out of forms.
+        in_form: the option's description on a form.
         hint: text that says what an empty field of a form means.
         titles: the names of the choices on a form.
     """

@@ -1,8 +1,8 @@
 """A store in the making that several processes work on: one process owns it, and the others are its guests.
 
 A guest reads tiles, and writes new tiles into files of its own in an *exchange folder*; only the owner renames these
-files to tiles of the store (``WorkingMatrix.adopt``).  If the owner has given up a guest that still writes, it ignores
-the guest's files, so they do no harm.  No process waits for a lock, and every tile is replaced atomically.
+files to tiles of the store (``WorkingMatrix.adopt``).  The owner ignores the files of a guest that it has given up,
+even if that guest still writes.  No process waits for a lock, and every tile is replaced atomically.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.matrix.writer import MatrixWriter
 
 
 class _Guest:
-    """Replaces a staging folder: it has only the attributes that a writer reads, because a guest never publishes."""
+    """Stand-in for ``atomic.Staging`` with only the attributes that a writer reads: a guest never publishes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = self.target = folder
@@ -73,7 +73,7 @@ class GuestMatrix(WorkingMatrix):
 
         Args:
             i, j: row and column of the tile in the grid.
-            part: its entries without padding, shape at most that of a tile.
+            part: the entries of the tile without padding; the shape is at most that of a whole tile.
 
         Raises:
             StorageFailed: the file system refused.

@@ -1,8 +1,8 @@
 """Reads and writes the small arrays of a store (labels, arcs, manifest) in the format of Zarr v3 without importing
 zarr.
 
-That import would take a fifth of the time of a solve of a thousand vertices and a query to its store.  The files are
-identical to those of zarr-python.  Arrays of other forms, which other programs may have written, are read by zarr.
+Importing zarr takes a fifth of the time of solving a graph of a thousand vertices and querying the store.  The files
+are identical to those of zarr-python.  Other programs may write arrays in other forms; zarr reads these.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from storage.files import atomic
 
-#: Most entries of a chunk along a dimension of its array.
+#: Maximum number of entries of a chunk along each dimension of an array.
 SIDE_CHUNK: Final = 1 << 20
-#: An array of more names than this is read by zarr, whose decoder is compiled.
+#: Arrays with more strings than this are read by zarr, whose decoder is compiled.
 MANY_NAMES: Final = 1 << 16
 
-#: Codecs of Zarr v3 as its metadata name them.
+#: Codecs in the notation of Zarr v3's metadata.
 CHECKSUM: Final = {"name": "crc32c"}
 LITTLE_ENDIAN: Final = {"name": "bytes", "configuration": {"endian": "little"}}
 _NAMES: Final = {"name": "vlen-utf8", "configuration": {}}
@@ -111,11 +111,11 @@ def read_side_array(document: Mapping[str, Any], read: Callable[[str], bytes]) -
     """Read an array that :func:`side_array` wrote.
 
     Args:
-        document: its ``zarr.json``.
+        document: the content of the array's ``zarr.json``.
         read: returns the content of a file by its name below the array, such as ``c/0``.
 
     Returns:
-        The array; None if something else wrote it, in a form that only zarr knows, or if it has many names.
+        The array; None if zarr must read it, because it has another form or more than MANY_NAMES strings.
 
     Raises:
         ValueError: a chunk does not agree with its checksum or with the document.
@@ -153,7 +153,7 @@ def _is_plain(document: Mapping[str, Any]) -> bool:
 
 
 def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Return the position of each chunk in the grid of chunks, and the slices of the array that it holds."""
+    """Return, for each chunk, its position in the grid of chunks and the slices of the array that it covers."""
     counts = [range(-(-size // side)) for size, side in zip(shape, chunk, strict=True)]
     pieces = []
     for place in itertools.product(*counts):

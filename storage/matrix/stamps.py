@@ -1,5 +1,5 @@
-"""The stamp of a checkpoint: a random text in its record and in a file among its tiles, which shows that they belong
-together.
+"""The stamp of a checkpoint: the same random text in the record and in a file among the tiles shows that record and
+tiles belong together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from storage.files import atomic
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT
 
-#: Name of the file; readers of tiles ignore files that are not named by a number.
+#: Name of the file that holds the stamp; readers of tiles ignore files that are not named by a number.
 _STAMP: Final = ".stamp"
 
 

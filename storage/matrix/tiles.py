@@ -39,7 +39,8 @@ class StoreFolder:
     def __init__(self, path: Path) -> None:
         """Open the folder.  Raises NotFound if there is none, StorageFailed if it cannot be opened."""
         self.path = path
-        # The third attempt is for a writer that swaps by renaming and finishes between the first two.
+        # A writer may swap two stores by renaming.  If it finishes between the first two attempts, the third one
+        # succeeds.
         for self.root in (path, set_aside(path), path):
             try:
                 self.handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -78,7 +79,9 @@ class StoreFolder:
             raise
 
     def open_inside(self, name: str) -> int:
-        """Open a file for serving, like ``open``; a symbolic link in the name is refused, so no name leads outside."""
+        """Open a file in the folder, to send it to a client.  A symbolic link in the name is refused, so no name leads
+        outside the folder.
+        """
         *folders, last = name.split("/")
         here = self.handle
         try:
@@ -100,7 +103,7 @@ class StoreFolder:
         return self.root
 
     def size(self, name: str) -> int:
-        """Return the bytes of a regular file in the folder; -1 for anything else.  Raises OSError."""
+        """Return the size in bytes of a regular file in the folder; -1 for anything else.  Raises OSError."""
         status = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
         return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
@@ -219,7 +222,7 @@ class TileReader:
             offset, column: row and column of the entry, counted from the tile's upper left corner.
 
         Returns:
-            None if the tile was never verified or is compressed.
+            The bytes of the entry; None if the tile was never verified or is compressed.
 
         Raises:
             BlockingIOError: the entry is not in memory; the kernel was asked to read it.

@@ -36,8 +36,8 @@ __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint
 #: At most this number of new tiles wait for a commit; the thread that writes one more makes them durable.  A matrix
 #: with more tiles than this is written past the page cache.
 _PENDING: Final = 128
-#: Attributes that are not compared when a solve resumes a checkpoint.  The compression is compared, too, but as the
-#: spec gives it.
+#: Attributes that are not compared when a solve resumes a checkpoint.  "compression" is one of them because the
+#: compression that the spec asks for is compared instead.
 _CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
 
 
@@ -66,9 +66,9 @@ def open_working(
 
     Raises:
         Conflict: another process works at ``path``; there is a checkpoint, and neither ``resume`` nor ``overwrite`` was
-            asked for; the checkpoint is that of another matrix; or as for ``create_matrix``.
+            asked for; the checkpoint is that of another matrix; or the path exists and may not be replaced.
         StorageFailed: the file system refused, or the record of the checkpoint is damaged.
-        ApspError: as for ``create_matrix``.
+        ApspError: any other error of ``create_matrix``.
     """
 
     def place(frame: Frame) -> WorkingDir:
@@ -112,7 +112,7 @@ class WorkingMatrix(MatrixWriter):
         if not isinstance(staging, WorkingDir):
             raise TypeError("a working matrix needs a working folder")
         self._place = staging
-        # a smaller matrix is read again soon, so its tiles stay in the page cache
+        # a large matrix is written past the page cache; a small one is read again soon
         self._past = grid.tiles > _PENDING
         self._file_pool = FilePool(staging.spare, grid.tiles)
         self._present = _present(Path(self._tiles), grid)
@@ -175,7 +175,7 @@ class WorkingMatrix(MatrixWriter):
     def make_exchange_dir(self) -> Path:
         """Make an empty folder for tiles of processes that do not own this store (``storage.matrix.shared``).
 
-        It is removed with the working folder, or when the next exchange folder is made.
+        The folder is removed with the working folder, or when the next exchange folder is made.
 
         Raises:
             StorageFailed: the file system refused.
@@ -326,7 +326,7 @@ class WorkingMatrix(MatrixWriter):
             raise self._fail("make tiles durable in", Path(self._tiles), error) from error
 
     def _fail(self, action: str, path: Path, error: OSError, wanted: int | None = None) -> StorageFailed:
-        """Make an error, after which nothing is committed: once an fsync has failed, later fsyncs prove nothing."""
+        """Return an error; afterwards nothing is committed: once an fsync has failed, later fsyncs prove nothing."""
         self._failed = atomic.failure(action, path, error, wanted)
         return self._failed
 

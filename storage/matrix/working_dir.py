@@ -187,7 +187,7 @@ class WorkingDir(atomic.Staging):
         self._remove()
 
     def check_held(self) -> None:
-        """Check as the base class does, for the folder around the store.  Raises StorageFailed."""
+        """Check that this process still holds the folder around the store.  Raises StorageFailed."""
         self._check_process()
         check_leads(self._base, self._lock)
 
@@ -230,7 +230,7 @@ class WorkingDir(atomic.Staging):
         if "stamp" in document:
             self._stamp, self._stamped = document["stamp"], stamp_file(self.folder).exists()
         if "publishing" in document:
-            # This puts the stamp back before the seal is removed: tiles are recognised by one of these.
+            # This puts the stamp back before the seal is removed: tiles are recognised by stamp or seal.
             self.save(document["record"])
         _clear(self._base, keep=(self.folder.name, RECORD))
         _clear(self.folder, keep=(DISTANCES, ALSO))
@@ -303,7 +303,9 @@ def _clear(folder: Path, keep: tuple[str, ...]) -> None:
 
 
 def _drop_record(base: Path) -> None:
-    """Remove the record durably: otherwise it might be back after a power cut, beside other tiles.  Raises OSError."""
+    """Remove the record durably: otherwise it might reappear after a power cut, next to tiles of another solve.  Raises
+    OSError.
+    """
     try:
         (base / RECORD).unlink()
     except FileNotFoundError:

@@ -252,7 +252,9 @@ class MatrixWriter:
         return checksum, sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers)
 
     def _segments(self, part: Array) -> list[Array | bytes]:
-        """Return a padded tile as row segments, so that a tile within a wide block is written without a copy."""
+        """Return a padded tile as row segments, so that a tile that is cut from a wide block is written without a
+        copy.
+        """
         rows, columns = part.shape
         height, width = self._grid.tile
         buffers: list[Array | bytes]

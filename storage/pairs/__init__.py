@@ -1,1 +1,1 @@
-"""Pairs of vertices that are near each other: their sparse rows, and the files that hold these."""
+"""Near pairs (pairs of vertices within a cutoff, or the nearest targets of each source): sparse rows and files."""

@@ -1,4 +1,4 @@
-"""The result of a search for near pairs: a row for each source, with its targets and their distances."""
+"""The result of a search for near pairs: for each source, the near targets and their distances."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NearPairs:
         """Return the targets of a source (vertex index) and their distances.
 
         Raises:
-            KeyError: the vertex is none of the sources.
+            KeyError: the vertex is not one of the sources.
             InvalidRequest: ``source`` is no whole number.
         """
         source = check_whole("source", source)

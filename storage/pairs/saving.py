@@ -26,9 +26,9 @@ from storage.tables.pieces import Pieces
 if TYPE_CHECKING:
     import polars as pl
 
-#: Most bytes of the labels in a NumPy file, in which each label takes as much as the longest one.
+#: Maximum size of the labels in a NumPy file, in bytes; each label takes as much space as the longest one.
 MOST_NAMES: Final = 1 << 30
-#: Most rows of a table that are made at a time.
+#: Maximum number of rows of a table that are made at a time.
 MOST_ROWS: Final = 1 << 22
 #: The attribute of a Zarr group by which it is recognised as near pairs.
 KIND: Final = "near-pairs"
@@ -44,7 +44,7 @@ def check_pairs_target(path: str | Path, *, overwrite: bool, forms: Mapping[str,
     Args:
         path: the path; its ending decides the format.
         overwrite: whether a file, or a group of near pairs, may be replaced.
-        forms: the endings that stand for a format.
+        forms: the accepted endings, each with a description of its format.
 
     Raises:
         InvalidRequest: the ending is not that of any format.
@@ -201,7 +201,9 @@ def frame_of_pairs(pairs: NearPairs) -> pl.DataFrame:
 
 
 def frames_of_pairs(pairs: NearPairs, most: int) -> Iterator[pl.DataFrame]:
-    """Yield the table of :func:`frame_of_pairs` in pieces of up to ``most`` rows; an empty piece if it has no rows."""
+    """Yield near pairs as tables of up to ``most`` rows, in the form of :func:`frame_of_pairs`; if there are no pairs,
+    one empty table.
+    """
     import polars as pl
 
     names = pl.Series(pairs.labels if pairs.labels.dtype.kind == "i" else pairs.labels.tolist())

@@ -15,10 +15,10 @@ from storage.files import atomic
 
 Array = npt.NDArray[np.generic]
 
-#: Bytes of a pair in the files: 4 for its target, and 8 for its distance, until it is known whether 4 suffice for all
-#: distances.
+#: Bytes of a pair in the files: 4 for the target, and 8 for the distance.  Only at the end is it known whether 4 bytes
+#: suffice for all distances.
 SPILLED_BYTES: Final = 4 + 8
-#: Distances that are converted to 32 bits at a time.
+#: Number of distances that are converted to 32 bits at a time.
 _BLOCK: Final = 1 << 20
 
 
@@ -33,7 +33,8 @@ class PairSpill:
         likely: the number of pairs that is predicted.
 
     Raises:
-        DoesNotFit: the disk has too little space for ``likely`` pairs in these files and once more in the result.
+        DoesNotFit: the disk has too little space for ``likely`` pairs in these files and again in the result that is
+            made from them.
         StorageFailed: the file system refused.
     """
 

@@ -1,4 +1,5 @@
-"""Files of flat arrays, each array with its own checksum, which a run that prepares a graph commits.
+"""Files of flat arrays, each array with its own checksum.  A run that prepares a graph commits its progress in such
+files.
 
 A file is written once, durably, and never changes.  Each array of a file can be read separately.
 """
@@ -28,8 +29,8 @@ class ArraysFile:
     """The description of a file of arrays.
 
     Attributes:
-        name: its name in its folder.
-        arrays: type and length of each array, in their order in the file.
+        name: the name of the file in its folder.
+        arrays: type and length (entries) of each array, in the order of the file.
         checksums: CRC-32C of each array.
         checksum: CRC-32C of the whole file.
     """
@@ -85,8 +86,8 @@ def read_arrays(folder: Path, file: ArraysFile, numbers: Sequence[int] | None = 
 
     Args:
         folder: the folder of the file.
-        file: the file.
-        numbers: which arrays; None for all.
+        file: the description of the file.
+        numbers: the positions of the arrays to read; None for all arrays.
 
     Raises:
         StorageFailed: the file is missing or damaged.

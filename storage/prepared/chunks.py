@@ -21,13 +21,15 @@ import numpy.typing as npt
 from storage.matrix.format import Array, IntArray
 from storage.threads import in_threads
 
-#: A table, and the spans of entries that a question needs: where they begin, and where they end; None for all entries.
+#: A table, and the spans of entries that a question needs, as two arrays: the beginnings and the ends of the spans.
+#: None stands for all entries.
 Need = tuple["CheckedTable", tuple[IntArray, IntArray] | None]
 Mask = npt.NDArray[np.bool_]
 #: For each table, a mask of the sections that a question needs.
 Masks = Sequence[tuple["CheckedTable", Mask]]
 
-#: Flag of Linux: pages that were never written do not count as memory.  Python 3.11 has no name for it.
+#: Flag of ``mmap`` on Linux (MAP_NORESERVE): pages that were never written do not count as memory.  Python 3.11 has no
+#: name for it.
 _UNCOUNTED: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0)
 #: The sections of up to this number of spans are marked one span after the other, which is faster for few spans.
 _FEW: Final = 64
@@ -44,8 +46,8 @@ class CheckedTable:
         read: called with the number of a section and an array of little-endian entries; fills the array with entries
             from that section on, and checks them.
         threads: threads that read.
-        passing: whether sections may be dropped; the table may then be larger than the memory.
-        together: number of sections of a chunk; at most a chunk is read at once.
+        passing: whether sections may be dropped, so that the table may be larger than the memory.
+        together: number of sections of a chunk; ``read`` is called for at most one chunk at a time.
 
     Attributes:
         values: the entries, shape (entries,); only those that ``TableMemory.using`` was called for may be used.
@@ -89,7 +91,7 @@ class CheckedTable:
         """Return which sections hold some spans of entries.
 
         Args:
-            spans: where each span begins, and where it ends; none is empty.  None for all entries.
+            spans: the beginnings and the ends of the spans; no span is empty.  None for all entries.
         """
         count = len(self._there)
         if spans is None:
@@ -147,7 +149,7 @@ class CheckedTable:
                 for k in idle[np.argsort(self._used[idle], kind="stable")].tolist():
                     if done >= count:
                         break
-                    self.complete = False  # first, so that it is not true by mistake after an interrupt
+                    self.complete = False  # set this first: an interrupt must not leave it true by mistake
                     self._there[k] = False
                     done += self._release(k)
             finally:
@@ -155,7 +157,7 @@ class CheckedTable:
         return done
 
     def whole(self) -> Array:
-        """Read all sections that are not in memory, and return all entries; none may be dropped meanwhile.
+        """Read all sections that are not in memory, and return all entries; no section may be dropped meanwhile.
 
         Raises:
             StorageFailed: a chunk is missing or damaged.
@@ -165,8 +167,8 @@ class CheckedTable:
         return self.values
 
     def _runs(self, some: npt.NDArray[np.intp]) -> tuple[list[int], list[int]]:
-        """Cut the numbers of some sections, ascending, into runs of consecutive numbers within one chunk; return where
-        the runs begin and end.
+        """Cut ascending section numbers into runs of consecutive numbers within one chunk; return the beginnings and
+        the ends of the runs.
         """
         if not len(some):  # another thread has read these sections meanwhile
             return [], []
@@ -175,7 +177,7 @@ class CheckedTable:
         return some[begins].tolist(), (some[ends] + 1).tolist()
 
     def _bytes(self, some: npt.NDArray[np.intp]) -> int:
-        """Return the bytes of some sections; the last section of the table may be shorter."""
+        """Return the size of some sections in bytes; the last section of the table may be shorter."""
         if not len(some):
             return 0
         last = len(self._there) - 1
@@ -187,7 +189,9 @@ class CheckedTable:
         self.read_bytes = self._bytes(np.flatnonzero(self._there))
 
     def _release(self, k: int) -> int:
-        """Free the pages of section ``k`` that hold no part of a section in memory; return their bytes."""
+        """Free the pages of section ``k`` that hold no part of a section in memory; return the bytes that were
+        freed.
+        """
         assert self._pages is not None
         size, page = self.section * self.values.itemsize, mmap.PAGESIZE
         begin, end = k * size, min((k + 1) * size, self.values.nbytes)
@@ -217,8 +221,8 @@ class TableMemory:
 
     Args:
         tables: the tables.
-        free: returns the bytes that may be read now.
-        refuse: raises the error for a question whose entries do not fit; called with the bytes that it lacks.
+        free: returns the number of bytes of memory that may be filled now.
+        refuse: raises the error for a question whose entries do not fit; called with the number of missing bytes.
     """
 
     def __init__(self, tables: Sequence[CheckedTable], free: Callable[[], int], refuse: Callable[[int], None]) -> None:
@@ -234,14 +238,14 @@ class TableMemory:
     @property
     def complete(self) -> bool:
         """Whether all tables are in memory; then nothing is dropped any more."""
-        with self._lock:  # sections are dropped under this lock, but none once all are in memory: true stays true
+        with self._lock:  # dropping needs this lock and ends once all are in memory: True stays True
             return all(table.complete for table in self._tables)
 
     def using(self, needs: Sequence[Need]) -> AbstractContextManager[None]:
         """Context manager: keep the entries that a question needs in memory.
 
         Args:
-            needs: the entries.
+            needs: tables, each with the spans of its needed entries.
 
         Raises:
             DoesNotFit: the entries do not fit in memory.
@@ -293,7 +297,7 @@ class TableMemory:
 
     def end(self, question: _Question) -> None:
         """End a question, so that its sections may be dropped."""
-        self._asking.discard(question)  # first, because an interrupt may come while the lock is waited for
+        self._asking.discard(question)  # do this first: an interrupt may come while this thread waits for the lock
         with self._lock:
             self._coming.pop(question, None)
             self._change.notify_all()
@@ -326,12 +330,14 @@ class TableMemory:
         return lacking
 
     def _wait(self, happened: Callable[[], bool]) -> None:
-        """Wait until other questions have made ``happened`` true; the caller's lock is free meanwhile."""
+        """Wait until ``happened`` returns True; the caller's lock is free meanwhile."""
         while not happened():
-            self._change.wait(1.0)  # for 1 s at most: a question that an interrupt ended notifies nobody
+            self._change.wait(1.0)  # 1 s at most: a question that an interrupt ended sends no notification
 
     def _left(self) -> int:
-        """Return the bytes that may be read, without those that other questions are about to read."""
+        """Return the bytes of memory that may still be filled, less the bytes that running questions are about to
+        read.
+        """
         return self._free() - sum(self._coming.values())
 
 

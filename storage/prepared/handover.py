@@ -1,8 +1,10 @@
-"""Lets a run that prepares a graph resume from an earlier run into another target, whose process may still exist.
+"""Lets a run that prepares a graph resume from an earlier run that wrote to another target.  The process of the earlier
+run may still exist.
 
 As in ``storage.matrix.handover``, files are copied and never shared while a process holds the lock of its folder; once
-the lock is free, the folder is moved in one step, and nothing is then at the old path.  A file that the record lists
-never changes.  Damaged files are left out, and so are all files that the record lists after the first damaged one.
+the lock is free, the folder is moved in one step, so that it is no longer at the old path.  A file that the record
+lists never changes.  Damaged files are left out, and so are all files that the record lists after the first damaged
+one.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _KEPT: Final = ("identity", "record")
 
 
 def take_over_prepared(old: Path, new: Path, *, patience: float = 0.0) -> bool:
-    """Move or copy the commits of a run into ``old`` to the folder of ``new``, so that a run into ``new`` resumes.
+    """Move or copy the commits of the run for target ``old`` to the folder of target ``new``, so that a run for ``new``
+    resumes from them.
 
     Args:
         old: target of the earlier run, whose process may still exist.
@@ -59,7 +62,7 @@ def take_over_prepared(old: Path, new: Path, *, patience: float = 0.0) -> bool:
 
 
 def _moved(source: Path, target: Path) -> bool:
-    """Move a folder that this process has locked.  Raises OSError."""
+    """Move a folder that this process has locked; return whether it had commits to resume from.  Raises OSError."""
     document = _document(source)
     entries = [] if document is None else _whole(source, document, lambda _name, _data: None)
     if document is None or not entries:
@@ -74,7 +77,9 @@ def _moved(source: Path, target: Path) -> bool:
 
 
 def _copied(source: Path, target: Path, new: Path) -> bool:
-    """Copy the files that a record lists, while a process holds the folder and may commit more.  Raises OSError."""
+    """Copy the files that a record lists, while another process holds the folder and may commit more; return whether
+    there were commits to resume from.  Raises OSError.
+    """
     document = _document(source)
     if document is None:
         return False
@@ -96,7 +101,9 @@ def _copied(source: Path, target: Path, new: Path) -> bool:
 
 
 def _document(base: Path) -> dict[str, Any] | None:
-    """Return the entries of a record that the next run needs; None if no record can be read.  Raises OSError."""
+    """Return the members of the record that the next run needs (``_KEPT``); None if no record can be read.  Raises
+    OSError.
+    """
     try:
         document = read_record(base)
     except StorageFailed:
@@ -105,7 +112,9 @@ def _document(base: Path) -> dict[str, Any] | None:
 
 
 def _whole(base: Path, document: Mapping[str, Any], use: Callable[[str, Array], None]) -> list[dict[str, Any]]:
-    """Return the entries before the first whose file is damaged; call ``use`` with each file.  Raises OSError."""
+    """Return the entries of the record before the first one with a damaged file; call ``use`` with name and content of
+    each file before it.  Raises OSError.
+    """
     found: list[dict[str, Any]] = []
     for entry in document["record"]:
         data: Array = np.fromfile(base / entry["file"], np.uint8)

@@ -26,7 +26,7 @@ from storage.prepared.arrays_file import KINDS, ArraysFile, read_arrays, write_a
 
 log = logging.getLogger(__name__)
 
-#: The beginning of the name of a folder in which workers put files for the run.
+#: The first part of the name of an exchange folder, in which workers put files for the run.
 _EXCHANGE: Final = "exchange."
 
 
@@ -36,7 +36,7 @@ def journal_folder(target: Path) -> Path:
 
 
 class PreparedJournal:
-    """The files of one run.  A context manager: if the run fails after its first commit, the files are kept.
+    """The files of one run.  As a context manager, it keeps the files if the run fails after its first commit.
 
     Attributes:
         record: the entries of all commits, of this run or an earlier one; empty before the first commit.
@@ -91,7 +91,8 @@ class PreparedJournal:
     def make_exchange(self, run: str) -> Path:
         """Make the folder in which the workers of a run put files, and return it.
 
-        It lies in a folder of its own: once both are removed, a worker that was given up cannot make it again.
+        It lies in a folder of its own: once both folders are removed, a worker that was given up cannot recreate the
+        exchange folder.
 
         Args:
             run: the name of the run; no other run has it.
@@ -139,7 +140,7 @@ class PreparedJournal:
 
     @property
     def folder(self) -> Path:
-        """The folder of the files."""
+        """The folder of the journal's files."""
         return self._base
 
     def _list(self, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -158,7 +159,7 @@ class PreparedJournal:
 
         Args:
             entry: the entry of the file in the record.
-            numbers: which arrays; None for all.
+            numbers: the positions of the arrays to read; None for all arrays.
 
         Raises:
             StorageFailed: the file is damaged.
@@ -192,7 +193,8 @@ class PreparedJournal:
 
 
 def committed(target: str | Path, identity: Callable[[], Mapping[str, object]], step: str) -> list[Array] | None:
-    """Return the arrays of the last commit of a step by an earlier run with this identity; None if there is none.
+    """Return the arrays of the last commit of a step by an earlier run with this identity; None if there is no such
+    commit.
 
     Args:
         target: where the prepared graph will be.
@@ -210,7 +212,9 @@ def committed(target: str | Path, identity: Callable[[], Mapping[str, object]], 
 
 
 def _files_in(base: Path, identity: object) -> list[dict[str, Any]]:
-    """Return the files that the record lists; an empty list if its identity differs or it cannot be understood."""
+    """Return the files that the record lists; an empty list if the record has another identity or cannot be
+    understood.
+    """
     try:
         document = read_record(base)
         if document is None or document["identity"] != identity:

@@ -30,9 +30,9 @@ class LineFiles:
     Args:
         folder: the folder of the prepared graph.
         where: the name of the table, such as ``tables/forward``.
-        chunk: entries in a chunk.
+        chunk: number of entries in a chunk.
         dtype: type of the entries.
-        marks: the mark of each chunk in the seal.
+        marks: size and checksum of each chunk, from the seal.
         checks: the checksums of sections; None if chunks can only be checked as a whole.
     """
 
@@ -93,7 +93,7 @@ class LineFiles:
         handle = self._open(k)
         try:
             found = os.preadv(handle, [data], place, flags)
-            if found < len(data) and flags:  # the page cache has only the first of these pages
+            if found < len(data) and flags:  # only the first of these pages are in the page cache
                 raise BlockingIOError
         except BlockingIOError:
             os.posix_fadvise(handle, place, len(data), os.POSIX_FADV_WILLNEED)

@@ -24,11 +24,12 @@ from storage.prepared.sections import SECTIONS, Checksums, SectionChecks
 from storage.remote.objects import THREADS
 from storage.remote.reader import RemoteFolder
 
-#: Further results of elimination, which are stored so that new weights of a few arcs take little time.
+#: Names of the arrays with results of elimination other than the tables.  They are stored so that updating the weights
+#: of a few arcs takes little time.
 ELIMINATED: Final = ("upward", "across", "rests")
 #: The array of closed arcs; a store without closed arcs does not have it.
 CLOSED: Final = "closed"
-#: Threads that read chunks and compute their checksums.
+#: Number of threads that read chunks and compute their checksums.
 _THREADS: Final = 4
 
 
@@ -36,7 +37,8 @@ class PreparedStore(SealedResult):
     """The files of a prepared graph; ``engine.api.prepared_matrix`` computes answers from its tables.
 
     Attributes:
-        compact: whether only closed parts are stored, from which tables are computed when they are needed.
+        compact: whether only lengths inside parts (closed parts) and lengths to their borders are stored; tables are
+            computed from these when they are needed.
         Others: as in ``SealedResult``.
     """
 
@@ -62,7 +64,7 @@ class PreparedStore(SealedResult):
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the tables in memory."""
+        """Bytes that the tables take when they are read into memory."""
         return sum(int(self._arrays[name]["shape"][0]) for name in self._tables()) * self.dtype.itemsize
 
     def _tables(self) -> Iterator[str]:
@@ -81,7 +83,8 @@ class PreparedStore(SealedResult):
         return self._flat(f"tables/{name}")
 
     def eliminated(self) -> tuple[Array, Array, Array] | None:
-        """Read the further results of elimination: upward, across, rests; return None if they were not stored.
+        """Read the results of elimination other than tables (upward, across, rests); return None if they were not
+        stored.
 
         Raises:
             StorageFailed: a chunk is missing or damaged; the message names the first one.
@@ -140,8 +143,8 @@ class PreparedStore(SealedResult):
         return self.chunk_of(name) if checks is None else checks.section
 
     def _checks_of(self, where: str) -> SectionChecks | None:
-        """Return the checksums of the sections of a table, read once; None if it was stored without them.  Raises
-        StorageFailed.
+        """Return the checksums of the sections of a table, read once; None if the table was stored without checksums of
+        sections.  Raises StorageFailed.
         """
         with self._checks_lock:
             if where not in self._checks:
@@ -160,16 +163,16 @@ class PreparedStore(SealedResult):
         return found
 
     def running_checksums(self, name: str) -> Checksums | None:
-        """Return the checksums of the sections of a chunk, such as ``tables/forward/c/0``; None if it was stored
-        without them.  Raises StorageFailed.
+        """Return the checksums of the sections of a chunk such as ``tables/forward/c/0``; None if the table was stored
+        without checksums of sections.  Raises StorageFailed.
         """
         where, _, k = name.rpartition("/c/")
         found = self._checks_of(where)
         return None if found is None else found.running[int(k)]
 
     def line_files(self, name: str) -> LineFiles | None:
-        """Return the files of a table, ``forward`` or ``backward``, for questions that need few lines of it; None if
-        there is no such table, or if it lies in an object store.  Raises StorageFailed.
+        """Return the files of a table, ``forward`` or ``backward``, for questions that need only a few lines (a line is
+        the row of a vertex); None if there is no such table, or if it lies in an object store.  Raises StorageFailed.
         """
         where = f"tables/{name}"
         if where not in self._arrays or not isinstance(self._folder, StoreFolder):
@@ -193,7 +196,7 @@ class PreparedStore(SealedResult):
         return int(self._arrays[f"tables/{name}"]["chunk_grid"]["configuration"]["chunk_shape"][0])
 
     def share(self, name: str, folder: Path) -> FileMark:
-        """Put a file into another folder as well, as a hard link if the file system supports it, else as a copy.
+        """Put a file of this prepared graph into the folder of another one, as a hard link if possible, else as a copy.
 
         Sealed files are never written to again, so two prepared graphs may share a file.
 
@@ -202,9 +205,9 @@ class PreparedStore(SealedResult):
             folder: the other folder; it already has the subfolders in the name.
 
         Returns:
-            The mark of the file in this seal.  It is not computed again, so that the other seal also reveals damage to
-            the file.  If a mark of an earlier version cannot distinguish the file from others, the file is read and
-            copied, as metadata always is.
+            The mark (size and checksums) of the file in this store's seal.  It is not computed again, so that the other
+            store's seal also reveals damage to the file.  The file is read and copied if it is metadata, or if a mark
+            of an earlier version does not identify its content.
 
         Raises:
             OSError: the file system refused.
@@ -237,9 +240,10 @@ class PreparedStore(SealedResult):
 
         Args:
             name: the file of the chunk.
-            place: the number of the first section, its first entry in the chunk, and the entries of the chunk.
-            piece: receives the entries; if the table ends within a section, the remaining entries of that are padding.
-            checks: the checksums.
+            place: the number of the first section, the position of its first entry in the chunk, and the number of
+                entries of the chunk.
+            piece: receives the entries; if the table ends within a section, the rest of that section is padding.
+            checks: the checksums of the table's sections.
         """
         assert isinstance(self._folder, StoreFolder)  # from an object store, only whole chunks are read
         first, begin, chunk = place
@@ -260,7 +264,9 @@ class PreparedStore(SealedResult):
             piece[:] = data[: len(piece)]
 
     def _read_file(self, folder: StoreFolder, name: str, piece: Array) -> FileMark:
-        """Read a file into ``piece`` and return the mark of what was read; nothing is read if its size is wrong."""
+        """Read a file into ``piece`` and return the mark (size and checksums) of the bytes read; read nothing if the
+        size of the file is wrong.
+        """
         size = self._files[name].size
         rest = np.empty(max(0, size - piece.nbytes), np.uint8)
         buffers: list[Any] = [piece.view(np.uint8), rest]

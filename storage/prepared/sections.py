@@ -3,7 +3,7 @@
 A question about few vertices needs lines of some kilobytes, and a chunk has megabytes.  Beside each table of a prepared
 graph lies an array of running checksums: for each section of a chunk, the CRC-32C of the chunk up to the end of that
 section.  So a section is checked by continuing from the checksum of the previous section.  The running checksums cost
-no further pass over a chunk, because the checksum of its file is found in the same way.
+no further pass over a chunk: they are the intermediate results of the file's own checksum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.matrix.grid import CHECKSUM_BYTES
 
 Checksums = npt.NDArray[np.uint32]
 
-#: Most bytes of a section (decision 243).
+#: Maximum size of a section in bytes (decision 243).
 SECTION_BYTES: Final = 1 << 15
 #: The name of the group of the running checksums, which has an array for each table.
 SECTIONS: Final = "sections"
@@ -30,7 +30,7 @@ def section_entries(chunk: int, itemsize: int) -> int:
     """Return the number of entries in a section of a chunk.
 
     Args:
-        chunk: entries of the chunk.
+        chunk: number of entries of the chunk.
         itemsize: bytes of an entry.
     """
     most = max(1, SECTION_BYTES // itemsize)
@@ -42,7 +42,7 @@ def running_checksums(data: Array, section: int) -> Checksums:
 
     Args:
         data: the entries of the chunk, as they lie in its file.
-        section: entries of a section; the last one may have fewer.
+        section: number of entries of a section; the last one may have fewer.
     """
     found = np.empty(-(-len(data) // section), np.uint32)
     checksum = 0
@@ -57,7 +57,7 @@ def checksums_of_file(path: Path, chunk: int, dtype: np.dtype[Any]) -> Checksums
 
     Args:
         path: the file.
-        chunk: entries of the chunk.
+        chunk: number of entries of the chunk.
         dtype: type of the entries.
 
     Raises:
@@ -79,13 +79,13 @@ class SectionChecks:
     """The running checksums of a table.
 
     Args:
-        running: shape (chunks, sections of a chunk), from the file.
-        chunk: entries of a chunk.
+        running: the running checksums as stored, shape (chunks, sections of a chunk).
+        chunk: number of entries of a chunk.
 
     Attributes:
-        running: the argument.
-        section: entries of a section; the last section of a chunk may have fewer.
-        together: sections of a chunk.
+        running: the argument ``running``.
+        section: number of entries of a section; the last section of a chunk may have fewer.
+        together: number of sections of a chunk.
     """
 
     def __init__(self, running: Checksums, chunk: int) -> None:
@@ -96,7 +96,7 @@ class SectionChecks:
         """Return whether sections of one chunk agree with their checksums.
 
         Args:
-            first: the number of the first section, counted through all chunks.
+            first: the number of the first section, counted from the first section of the table, across chunks.
             data: the entries of the sections as they lie in the file, padding included.
         """
         chunk, k = divmod(first, self.together)

@@ -1,7 +1,7 @@
 """The matrix of a prepared graph as a store of Zarr: an ordinary array whose chunks are computed when they are read.
 
 Any program that reads Zarr through zarr-python can read it: ``zarr.open``, ``xarray.open_zarr``, ``dask.array``.
-Metadata, keys and bytes are those of a solved store of the same graph, checksums included.
+Metadata, keys and bytes, including checksums, are the same as in a stored matrix of the same graph.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     from storage.prepared.reader import PreparedStore
 
-#: Most bytes of computed rows that are kept, because the neighbours of a chunk that was read need the same rows.
+#: Maximum size in bytes of the cache of computed rows: chunks next to each other need the same rows.
 CACHE_BYTES: Final = 256 << 20
 _TILE: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
-#: Arrays of labels in a solved store, with their dimensions; here both hold the labels of all vertices.
+#: Names of the arrays of labels, with their dimensions.  Here the arrays of sources and of targets are equal: they hold
+#: the labels of all vertices.
 _LABELS: Final = {"source": "source", "target": "target"}
 
 
@@ -37,7 +38,7 @@ class ComputedStore(Store):
 
     Args:
         prepared: the open prepared graph.
-        cache: most bytes of computed rows that are kept.
+        cache: maximum size of the cache of computed rows, in bytes.
     """
 
     def __init__(self, prepared: PreparedStore, *, cache: int = CACHE_BYTES) -> None:
@@ -93,8 +94,8 @@ class ComputedStore(Store):
         return tile.tobytes() + crc32c(tile).to_bytes(CHECKSUM_BYTES, "little")
 
     def _band(self, i: int) -> np.ndarray[Any, Any]:
-        """Return the rows of tile row ``i``, computed or from the cache; drop the rows of the cache that were used
-        longest ago if it is full.
+        """Return the rows of tile row ``i``, computed or from the cache; if the cache is full, drop its least recently
+        used rows.
         """
         with self._lock:
             band = self._bands.pop(i, None)
@@ -123,8 +124,8 @@ class ComputedStore(Store):
 
         Args:
             key: the name of a file, as Zarr forms it.
-            prototype: makes the buffer.
-            byte_range: the part; None for all.
+            prototype: creates the buffer that is returned.
+            byte_range: which bytes to return; None for all.
         """
         data = await asyncio.to_thread(self.read, key)
         if data is None:
@@ -134,11 +135,11 @@ class ComputedStore(Store):
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
-        """Return parts of keys, one after the other.
+        """Return byte ranges of the content of several keys, in order.
 
         Args:
-            prototype: makes the buffers.
-            key_ranges: keys and parts.
+            prototype: creates the buffers that are returned.
+            key_ranges: pairs of a key and a byte range; None stands for all bytes.
         """
         return [await self.get(key, prototype, part) for key, part in key_ranges]
 

@@ -3,7 +3,7 @@ seal is written, and the folder is renamed.
 
 Like a matrix store, a prepared graph is a Zarr v3 group, sealed by the same kind of document, so that an incomplete one
 is never opened.  Tables are flat arrays of many chunks.  The checksum of a chunk is computed when it is written, so
-sealing does not read it again.
+sealing does not read the chunk again.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from storage.prepared.sections import SECTIONS, Checksums, checksums_of_file, ru
 from storage.remote.generation import Generation
 from storage.threads import ThreadPool
 
-#: Most entries in a chunk of a table.
+#: Maximum number of entries in a chunk of a table.
 TABLE_CHUNK: Final = 1 << 21
-#: Prefixes of the chunks of tables whose lines are read one by one; only for these are checksums of sections stored.
+#: Prefixes of the chunks of tables from which single lines are read.  Checksums of sections are stored only for these
+#: tables.
 _IN_SECTIONS: Final = ("tables/forward/", "tables/backward/")
-#: Threads that write chunks.
+#: Number of threads that write chunks.
 _THREADS: Final = 4
 
 
 class WrittenChunk(NamedTuple):
-    """The checksums of a chunk that is a file.
+    """The checksums of a chunk that has been written to a file.
 
     Attributes:
-        mark: the mark of the file, for a seal.
+        mark: size and checksums of the file, for a seal.
         running: the checksums of its sections (``storage.prepared.sections``); None if they were not computed.
     """
 
@@ -69,12 +70,12 @@ class PreparedWriter:
         Args:
             path: where the prepared graph will be; its parent folder must exist.
             graph: the graph; labels and arcs are stored.
-            spec: type, *unreachable* and attributes.
+            spec: type of the distances, value for *no path*, and attributes.
             parts: one-dimensional arrays of integers by name, which describe the parts.
             overwrite: whether a store that is at ``path`` already is replaced, once this one is sealed.
             base: an open prepared graph of the same labels and parts; files that are equal are shared with it.
-            remote: where the prepared graph is sent and sealed, so that ``path`` is only the place where it is made.
-                None for a folder.
+            remote: where in an object store the prepared graph is sent and sealed; ``path`` is then only the place
+                where it is made.  None if the prepared graph stays at ``path``.
 
         Raises:
             Conflict: ``path`` exists, and ``overwrite`` is False or there is no store.
@@ -105,7 +106,9 @@ class PreparedWriter:
             raise
 
     def _share(self, *prefixes: str) -> None:
-        """Put the files of ``base`` whose names begin with a prefix into this prepared graph, too.  Raises OSError."""
+        """Share the files of ``base`` whose names begin with one of ``prefixes`` with this prepared graph.  Raises
+        OSError.
+        """
         assert self._base is not None
         for name in [name for name in self._base.files() if name.startswith(prefixes)]:
             (self._staging.folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +129,7 @@ class PreparedWriter:
                 raise atomic.failure("write", folder, error) from error
 
     def add_eliminated(self, arrays: Sequence[Array]) -> None:
-        """Write the further results of elimination, in the order of ``storage.prepared.reader.ELIMINATED``.
+        """Write the results of elimination other than tables, in the order of ``storage.prepared.reader.ELIMINATED``.
 
         Raises:
             StorageFailed: the file system refused.
@@ -148,8 +151,8 @@ class PreparedWriter:
             name: ``forward`` or ``backward``.
             table: the entries, one-dimensional, of the type of the store.
             report: called with the bytes of each chunk; an exception that it raises ends the writing.
-            same: numbers of the chunks that are equal to those of ``base``, whose table has the same length, type and
-                chunk size.
+            same: numbers of the chunks that are equal to those of ``base``, whose table must have the same length, type
+                and chunk size as this one.
 
         Raises:
             StorageFailed: the file system refused.
@@ -180,7 +183,7 @@ class PreparedWriter:
             kind, known = np.dtype(str(self._attributes["type"])), found.running
             if known is None or len(known) != -(-chunk // section_entries(chunk, kind.itemsize)):
                 known = checksums_of_file(self._staging.folder / name, chunk, kind)
-            # a chunk that was damaged after its mark was made must not get checksums of sections that agree with it
+            # a chunk that was damaged after its mark was made must not get section checksums that agree with the damage
             if found.mark.told and int(known[-1]) != found.mark.content:
                 raise StorageFailed(f"{self._staging.folder / name} is damaged: it is not what its seal says")
             running.append(known)
@@ -192,7 +195,7 @@ class PreparedWriter:
             side_array(self._staging.folder / SECTIONS / name, np.stack(running), (f"{name}_chunk", "section"))
 
     def _begin(self, where: str, entries: int, kind: str) -> int:
-        """Write the document of a flat array; return the entries of its chunks.  Raises OSError."""
+        """Write the document of a flat array; return the number of entries of a chunk.  Raises OSError."""
         chunk, folder = chunk_entries(entries), self._staging.folder / where
         document = array_document(
             (entries,),
@@ -215,14 +218,15 @@ class PreparedWriter:
         whole: Mapping[int, tuple[Path, WrittenChunk]],
         report: Callable[[int], None] = lambda _bytes: None,
     ) -> None:
-        """Write a flat array of which some chunks are files already.
+        """Write a flat array, some chunks of which exist as files already.
 
         Args:
             where: the name of the array, such as ``tables/forward``.
             entries: the length of the array.
-            pieces: the entries that are in no such chunk, in order.
-            whole: by its number, the path of each finished chunk, and what :func:`write_chunk` returned for it.  The
-                file gets a second name in this store, or is copied if the file system has no hard links.
+            pieces: the entries outside the existing chunks, in order.
+            whole: for the number of each existing chunk, the path of its file and the checksums that
+                :func:`write_chunk` returned.  The file gets a second name in this store, or is copied if the file
+                system has no hard links.
             report: called with the bytes of each chunk; an exception that it raises ends the writing.
 
         Raises:
@@ -254,7 +258,7 @@ class PreparedWriter:
             raise atomic.failure("write", folder, error, entries * kind.itemsize) from error
 
     def finish_eliminated(self) -> None:
-        """Write the document of the results of elimination, once ``add_assembled`` has written all.  Raises
+        """Write the document of the results of elimination, once ``add_assembled`` has written all arrays.  Raises
         StorageFailed.
         """
         try:
@@ -264,11 +268,11 @@ class PreparedWriter:
 
     @property
     def fill(self) -> object:
-        """The value that pads the last chunk of an array, as JSON."""
+        """The value that pads the last chunk of an array, in a JSON type."""
         return self._fill
 
     def _chunk(self, name: str, piece: Array, chunk: int, shared: bool) -> WrittenChunk:
-        """Write a chunk, or, if ``shared``, share that of ``base``."""
+        """Write a chunk; if ``shared``, link to the same chunk of ``base`` instead."""
         if shared:
             assert self._base is not None
             return WrittenChunk(self._base.share(name, self._staging.folder), self._base.running_checksums(name))
@@ -321,11 +325,11 @@ def write_chunk(path: Path, piece: Array, chunk: int, fill: object) -> WrittenCh
     Args:
         path: the file.
         piece: the entries of the chunk; at the end of the array there may be fewer than ``chunk``.
-        chunk: entries of a chunk.
+        chunk: number of entries of a chunk.
         fill: the value that pads the file to ``chunk`` entries.
 
     Returns:
-        The mark of the file, and the checksums of its sections.
+        The mark (size and checksums) of the file, and the checksums of its sections.
 
     Raises:
         OSError: the file system refused.

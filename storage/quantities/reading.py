@@ -20,7 +20,7 @@ _VERIFY_THREADS: Final = 4
 
 
 def rows_of(tiles: TileReader, grid: TileGrid, stored: np.dtype[Any], positions: IntArray) -> Array:
-    """Return rows, in the order given.
+    """Return rows of the matrix, in the order of ``positions``.
 
     Args:
         tiles: reads the tiles.
@@ -51,7 +51,7 @@ def entries_of(
     """Return entries by their rows and columns, shape (k,); entries of the same tile are read together.
 
     Args:
-        tiles, grid, stored: as for :func:`rows_of`.
+        tiles, grid, stored: reader, grid and entry type of the tiles, as for :func:`rows_of`.
         positions, columns: row and column of each entry, shape (k,).
 
     Raises:
@@ -86,7 +86,7 @@ def check_all(tiles: TileReader, grid: TileGrid) -> None:
 class QuantityMatrix:
     """The sums of one quantity along the shortest paths of a store; safe to use from many threads.
 
-    Rows and columns are those of the distances.  Entries are ``unreachable`` exactly where the distance is.
+    Rows and columns are those of the distances.  An entry is ``unreachable`` exactly where the distance is.
 
     Attributes:
         name: name of the quantity.
@@ -117,12 +117,14 @@ class QuantityMatrix:
     def rows(self, sources: Sequence[int] | IntArray) -> Array:
         """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns).
 
-        Raises NotFound if a vertex is no source.
+        Raises NotFound if a vertex is not one of the sources of the store.
         """
         return rows_of(self._tiles, self._matrix.grid, self._stored, self._matrix.source_positions(sources))
 
     def row(self, source: int) -> Array:
-        """Return the sums from a source (vertex index), shape (columns,).  Raises NotFound if it is no source."""
+        """Return the sums from a source (vertex index), shape (columns,).  Raises NotFound if the vertex is not a
+        source of the store.
+        """
         row: Array = self.rows([source])[0]
         return row
 

@@ -1,4 +1,6 @@
-"""Writes the tiles of one further array of a store in the making; tiles are durable before a commit counts them."""
+"""Writes the tiles of a quantity, an array beside the distances, of a store in the making.  Tiles are durable before a
+commit counts them.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class QuantityTiles:
         self._lock = threading.Lock()
         self._unsynced: list[Path] = []
         self._failed: StorageFailed | None = None
-        for draft in self._folder.glob("*/*~"):  # left by a process that ended while it wrote
+        for draft in self._folder.glob("*/*~"):  # drafts left by a process that ended while it wrote
             draft.unlink(missing_ok=True)
 
     def write(self, row: int, block: Array) -> None:
@@ -85,7 +87,7 @@ class QuantityTiles:
             self.settle()
 
     def settle(self) -> None:
-        """Make all tiles that were written durable, with the folders that name them.
+        """Make all written tiles durable, and the folders that contain them.
 
         Raises:
             StorageFailed: the file system refused, now or in an earlier call: once an fsync has failed, later fsyncs

@@ -94,7 +94,8 @@ _MODULES: Final = {
 _WITH_NAMES: Final = (
     "edges", "parquet", "gpkg", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp",
 )  # fmt: skip
-#: Options that have a meaning only for some formats; readers of other formats refuse them instead of ignoring them.
+#: For each option that has a meaning only for some formats, its spelling on the command line, and these formats.  Other
+#: formats refuse the option instead of ignoring it.
 _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "source": ("--from", ("edges", "parquet", "gpkg")),
     "target": ("--to", ("edges", "parquet", "gpkg")),
@@ -189,12 +190,12 @@ def read_arcs(path: str | Path, *, limits: ReadLimits, **reading: Unpack[Reading
 
 
 def with_places(graph: Graph, receipt: Receipt, parsed: Parsed, reading: FileReadingOptions) -> tuple[Graph, Receipt]:
-    """Return a graph with coordinates and the unit, and its receipt with notes about them.
+    """Add coordinates and the unit to a graph, and notes about them to its receipt; return both.
 
     Args:
         graph: the clean graph.
         receipt: the receipt so far.
-        parsed: has the coordinates and the unit of the graph's file, which ``reading`` may replace.
+        parsed: the coordinates and the unit that the graph's file states; ``reading`` may replace them.
         reading: options, of which the table of nodes, the system of coordinates and the unit are used.
 
     Raises:
@@ -222,7 +223,7 @@ def with_places(graph: Graph, receipt: Receipt, parsed: Parsed, reading: FileRea
 def _parsed(
     path: str | Path, limits: ReadLimits, reading: ReadingOptions, also: tuple[str, ...] = ()
 ) -> Iterator[tuple[Parsed, str, Source]]:
-    """Context manager: the arcs of a file, its format, and the file."""
+    """Context manager: yields the arcs of a file, the name of the format, and the open file."""
     check_given_paths(path=path)
     check_declared(reading, {name: kind for name, (kind, _) in declared(FileReadingOptions).items()})
     form, weight, length_of = reading.get("format"), reading.get("weight"), reading.get("length_of")
@@ -301,7 +302,7 @@ def unforeseen(error: BaseException, format: str | None) -> BaseException:  # no
 
 
 def _told(file: Source, options: ReadOptions) -> str:
-    """Return the name of the format, recognised by content."""
+    """Recognise the format of a file by content, and return its name."""
     if file.start.startswith(b"PK") and any(mark in file.start for mark in (b"[Content_Types].xml", b"opendocument")):
         raise InvalidGraph("this is a spreadsheet file, which is not read: save the sheet as CSV")
     if file.start.startswith(b"\xd0\xcf\x11\xe0"):

@@ -14,14 +14,15 @@ from storage.readers.left_out import LeftOut
 from storage.readers.lengths import length_among
 from storage.readers.parsed import ReadOptions
 
-#: The attribute for which a format itself may define a default, as GEXF and Pajek do.
+#: The attribute whose default value a format may define, as GEXF and Pajek do.
 OWN = "weight"
 
 
 class EdgeWeights:
     """Collects the weight of each edge from the attribute that the user has named.
 
-    If none was named, it is the first attribute with a usual name of a weight, on the first edge that has one.
+    If the user named none, the attribute is the first one with a usual name for a weight, on the first edge that has
+    such an attribute.
 
     ``default`` is the weight of an edge without a weight, in formats that define it.  If it is None, such an edge is
     refused if another edge has a weight.
@@ -72,7 +73,9 @@ class EdgeWeights:
             self._refuse_missing(attributes, line)
 
     def _begin_late(self, name: str, line: int) -> None:
-        """Give the format's default, if it defines one, to all edges before the first edge that has a weight."""
+        """Give the format's default weight to all edges before the first edge that has a weight; raise InvalidGraph if
+        the format defines no default.
+        """
         if self._default is None or name != OWN:
             raise InvalidGraph(
                 f"an edge with {name!r}, while the first has no weight; add the missing weights, or say --unweighted",
@@ -129,7 +132,9 @@ class EdgeWeights:
 
 
 def _usual(attributes: Mapping[str, tuple[str, int]]) -> str | None:
-    """Return the attribute whose name means a length; raise an error if there is only one that means a similarity."""
+    """Return the attribute whose name stands for a length, or None; raise an error if the only known name stands for a
+    similarity.
+    """
     names = [name for name in attributes if name.lower() == "weight" or _number(attributes[name]) is not None]
     found = length_among(names, [_number(attributes[name]) or 0.0 for name in names])
     return None if found is None else names[found]

@@ -29,7 +29,7 @@ class Column:
         self.length = 0
 
     def append(self, part: AnyArray) -> None:
-        """Add a part of integers or floats."""
+        """Append an array of integers or floats."""
         if len(part) == 0:
             return
         kind = max(self._array.dtype, _narrowest(part), key=_ORDER.index)
@@ -60,7 +60,9 @@ def _narrowest(part: AnyArray) -> np.dtype[np.generic]:
 
 
 class ArcColumns:
-    """Tails, heads and, if there are any, weights of the arcs read so far; refuses more arcs than ``max_arcs``."""
+    """Tails, heads and, if the list is weighted, weights of the arcs read so far; refuses more arcs than ``limits``
+    allow.
+    """
 
     def __init__(self, limits: ReadLimits, weighted: bool) -> None:
         self._limits = limits
@@ -86,8 +88,8 @@ class ArcColumns:
 
 
 class TextLabels:
-    """Gives text labels numbers (codes) in the order in which they occur; at the end it sorts the labels by code
-    points.
+    """Gives each text label a number (code) in the order of first occurrence; ``finish`` replaces codes by positions in
+    the labels sorted by code points.
 
     The first names go into a dictionary, so that small files need not import polars.  All later names go into a set of
     polars categories, which is ten times as fast as a dictionary of Python strings.
@@ -150,7 +152,7 @@ class _Categories:
         return codes
 
     def ordered(self) -> tuple[list[str], npt.NDArray[np.int32]]:
-        """Return the names in ascending order, and for each code its position among them."""
+        """Return the names in ascending order, and for each code the position of its name in that order."""
         names = self._categories.to_series()
         # Polars may leave a code without a name; such codes are sorted last, and no arc has them.
         ascending = names.arg_sort(nulls_last=True)

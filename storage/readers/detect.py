@@ -25,7 +25,8 @@ _PBF = re.compile(rb"\0\0..\n\tOSMHeader", re.DOTALL)
 # The patterns below are applied to lines stripped of blanks.
 _TSPLIB = re.compile(r"(NAME|TYPE|COMMENT|DIMENSION|EDGE_WEIGHT_TYPE|EDGE_WEIGHT_FORMAT)\s*+:")
 _GML = re.compile(r"(?m)^graph$|\bgraph\s*+\[")
-#: First lines of formats that are not read, and would otherwise be taken for edge lists.
+#: Patterns of first lines of formats that apsp does not read and would otherwise mistake for edge lists, with a
+#: description.
 _STRANGERS = {
     r"(Weighted)?(AdjacencyGraph|EdgeArray)$": "a graph of PBBS or Ligra",
     r"<.* sparse (array|matrix) ": "a sparse matrix as SciPy prints it (save it with scipy.io.mmwrite)",
@@ -41,23 +42,23 @@ _STRANGERS = {
     r"\"?SUID\"?\s*+[,\t]": "a table of Cytoscape, which names no sources and targets (export a network instead)",
 }
 _DOT = re.compile(r"(strict\s++)?(di)?graph\b\s*+(\"[^\"]*+\"|[\w.-]++)?\s*+\{", re.IGNORECASE)
-#: Comments that may precede a DOT graph.  The pattern is matched only at the start of the text: searching for it
-#: everywhere would read on to the end of the text for each ``/*`` that is never closed.
+#: Comments that may precede a DOT graph.  The pattern is matched only at the start of the text.  A search through the
+#: text would scan to the end of the text for each unclosed ``/*``.
 _C_COMMENTS = re.compile(r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|(?://|#)[^\n]*+)*+")
 #: One item that may precede the root of an XML document: a declaration, a comment or a document type.
 _PROLOG = re.compile(r"\s*+(<\?[^>]*+>|<!--(?:[^-]|-(?!->))*+-->|<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\])?[^>]*+>)")
 _ROOT = re.compile(r"\s*+<(?:[\w.-]++:)?([\w.-]++)")
-#: The comment with date and time that NetworkX writes above adjacency lists, by which they are recognised.
+#: Adjacency lists of NetworkX are recognised by the comment with date and time above them.
 _ADJLIST = re.compile(r"#\s?GMT \w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}")
-#: Kinds of interactions by which files of Cytoscape are recognised.
+#: Files of Cytoscape (SIF) are recognised by these names of interactions.
 _RELATIONS = frozenset({"pp", "pd", "pr", "rc", "cr", "gl", "pm", "mp", "xx", "interacts-with", "interacts with"})
-#: Most lines that are examined to recognise a format by the shape of its rows.
+#: Maximum number of lines that are examined to recognise a format by the shape of its rows.
 _LINES = 200
 
 
 def detect(source: Source) -> str:
-    """Return the name of the format.  Raises InvalidGraph if the content is no graph, or if two formats are
-    possible.
+    """Return the name of the format of ``source``.  Raises InvalidGraph if the content is no graph, or if two formats
+    are possible.
     """
     for magic, name in _BINARY.items():
         if source.start.startswith(magic):
@@ -94,7 +95,9 @@ def _refuse_strangers(first: str, lines: list[str]) -> None:
 
 
 def _refuse_lgl(lines: list[str]) -> None:
-    """Refuse igraph's LGL (``# vertex``, then its neighbours): read as an edge list, its vertices would be comments."""
+    """Refuse igraph's LGL (``# vertex``, then its neighbours): an edge-list reader would skip its vertices as
+    comments.
+    """
     marks = [i for i, line in enumerate(lines) if line.startswith("#")]
     alternate = len(marks) > 1 and marks[0] == 0 and marks != list(range(len(marks)))
     separated = any(sign in line for line in lines for sign in ",;")
@@ -110,7 +113,7 @@ def _refuse_lgl(lines: list[str]) -> None:
 
 
 def _by_marks(first: str, lines: list[str]) -> str | None:
-    """Return the format that the first words name, or None."""
+    """Return the format that words at the start of the text identify; None if they identify none."""
     if first.lower().startswith("%%matrixmarket"):
         return "mtx"
     if first.startswith("<"):
@@ -142,8 +145,8 @@ def _uncommented(lines: list[str], marks: str) -> str:
 
 
 def _by_root(text: str) -> str:
-    """Return the format that the name of an XML root names; a text that begins with ``<KEY> value`` is no XML, but the
-    head of a link table.
+    """Return the format for the name of the XML root element.  A text that begins with ``<KEY> value`` is not XML but
+    the header of a TNTP link table.
     """
     at = 0
     while prolog := _PROLOG.match(text, at):
@@ -178,7 +181,9 @@ def _by_braces(lines: list[str]) -> str | None:
 
 
 def _by_relation(lines: list[str], suffix: str) -> str | None:
-    """Recognise SIF by rows whose second field is a relation; raise InvalidGraph if it may as well be an edge list."""
+    """Recognise SIF by rows whose second field is a relation; raise InvalidGraph if the file may equally be an edge
+    list.
+    """
     body = [line for line in lines if line and line[0] not in "#%"][:_LINES]
     separator = "\t" if any("\t" in line for line in body) else None
     rows = [_fields(line, separator) for line in body]
@@ -218,11 +223,14 @@ def _fields(line: str, separator: str | None) -> list[str]:
 
 
 def _refuse_lengths(rows: list[list[str]], width: int) -> None:
-    """Refuse rows of names whose last field is a number: it may be a length after fields that are parts of names."""
+    """Refuse rows of names whose last field is a number: the number may be a length, and the other fields may be parts
+    of names with blanks.
+    """
     rows = rows[1:] if len(rows) > 1 and not is_number(rows[0][-1]) else rows
     if not rows or min(map(len, rows)) < width or not all(is_number(row[-1]) and not is_number(row[0]) for row in rows):
         return
-    # The targets of a relation may all be numbers; second fields that are never first fields are taken for relations.
+    # In SIF, all targets may be numbers.  The second fields are taken for relations if none of them is also a first
+    # field.
     lists = all(is_number(word) for row in rows for word in row[2:])
     if not lists or {row[1] for row in rows} & {row[0] for row in rows}:
         row = rows[0]
@@ -242,7 +250,7 @@ def _two_ways(row: list[str]) -> str:
 
 
 def _by_shape(lines: list[str], source: Source) -> str | None:
-    """Return the format of a file that has only numbers, from how many each line has; None if unknown."""
+    """Return the format of a file that consists of numbers, by the count of numbers in each line; None if unknown."""
     rows = [line.split() for line in islice((x for x in lines if x and x[0] not in "#%"), _LINES)]
     if len(rows) > 1 and any(re.fullmatch(r"\[-?[0-9]++\]", word) for row in rows[1:4] for word in row):
         return "rcpsp-max"

@@ -23,7 +23,7 @@ _SHOWN = 60
 #: White space that separates fields within a line.  All other white space (form feeds, no-break spaces) belongs to the
 #: field.
 BLANKS = " \t"
-#: Length of the longest row that is split into fields, in bytes, or in characters if the row is decoded already.
+#: Maximum length of a row that is split into fields: bytes, or characters if the row is decoded already.
 LONGEST_ROW = 1 << 20
 
 
@@ -38,7 +38,7 @@ def shown(text: str) -> str:
 
 
 def whole(token: str, line: int, field: str) -> int:
-    """Return a whole number that fits int64."""
+    """Return ``token`` as a whole number that fits int64; raise InvalidGraph for any other text."""
     if not _WHOLE.fullmatch(token):
         raise InvalidGraph(f"{field} {shown(token)} is not a whole number", line=line, field=field)
     value = int(token)
@@ -63,7 +63,7 @@ def vertex(token: str, line: int, column: str = "") -> int:
 
 
 def label(token: str, line: int, column: str = "") -> int:
-    """Return a vertex whose number is its name; ``column`` as for ``vertex``.
+    """Return a vertex whose number is its name; ``column`` is the name of its column, for messages.
 
     Also raises ``TextVertex`` for a whole number that is not in its canonical spelling: ``02138`` and ``2138`` are two
     vertices.
@@ -82,7 +82,7 @@ def is_whole(token: str) -> bool:
 
 
 def is_number(token: str, decimal_comma: bool = False) -> bool:
-    """Return whether a token reads as a weight, including words for infinity and not-a-number."""
+    """Return whether a token can be read as a weight, including words for infinity and not-a-number."""
     if decimal_comma:
         token = token.replace(",", ".")
     return bool(_NUMBER.fullmatch(token) or _INFINITE.fullmatch(token)) or token.lower() == "nan"
@@ -96,10 +96,10 @@ def is_missing(token: str) -> bool:
 def weight(
     token: str, line: int, *, integer: bool = False, decimal_comma: bool = False, field: str = "weight"
 ) -> int | float:
-    """Return a weight: int for whole numbers, else float; +inf if the file says so.
+    """Return a weight: int for whole numbers, else float.  Words for infinity give +inf.
 
     With ``integer``, only whole numbers are accepted; ``field`` names the field in messages.  Raises InvalidGraph for
-    everything that is no length.
+    text that is not a valid length.
     """
     if _WHOLE.fullmatch(token):
         value = int(token)

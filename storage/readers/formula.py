@@ -18,8 +18,8 @@ import numpy.typing as npt
 from storage.errors import InvalidRequest
 
 Floats = npt.NDArray[np.float64]
-#: A step of evaluation on a stack: a text names an operation on the top entry or on the two top entries; a number is
-#: pushed; None pushes the column.
+#: A step of evaluation on a stack.  A string is an operation on the top entry or the two top entries, a number is
+#: pushed, and None pushes the column.
 Step = str | float | None
 
 _TOKEN: Final = re.compile(
@@ -49,7 +49,7 @@ class Formula:
     """A length as a function of one column.
 
     Attributes:
-        text: the formula as it was written.
+        text: the formula as the user wrote it.
         column: the column's name, or its number from 1 as text.
         steps: the steps in the order of evaluation.
     """
@@ -59,7 +59,7 @@ class Formula:
     steps: tuple[Step, ...]
 
     def __call__(self, values: npt.ArrayLike) -> Floats:
-        """Return the lengths as float64; they are not finite where the formula has no value."""
+        """Return the lengths as float64; an entry is not finite if the formula has no value for it."""
         column = np.asarray(values, np.float64)
         stack: list[Any] = []
         with np.errstate(all="ignore"):
@@ -84,7 +84,7 @@ def parse_formula(text: str) -> Formula:
 
 
 class _Parser:
-    """Parses the tokens by recursive descent; at most ``_DEEPEST`` nested parentheses bound the depth."""
+    """Parses the tokens by recursive descent.  The limit ``_DEEPEST`` on nested parentheses bounds the recursion."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -120,7 +120,7 @@ class _Parser:
         return InvalidRequest(f"{message}: expected {expected}, found {found}", field="length_of")
 
     def _sign(self, signs: str) -> str | None:
-        """Consume the next token and return it, if it is one of these signs."""
+        """If the next token is one of ``signs``, consume and return it; otherwise return None."""
         sign = None if self._token is None else self._token["sign"]
         if sign is None or sign not in signs:
             return None

@@ -1,4 +1,4 @@
-"""Records what a reader did not use, by name, for the receipt."""
+"""Records the names of what a reader did not use, for the receipt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from storage.readers.fields import shown
 
-#: Most names that are kept of each kind, because a file may contain any number of them.
+#: Maximum number of names that are kept, because a file may contain any number of unused names.
 _KEPT = 20
 
 
@@ -14,7 +14,7 @@ class LeftOut:
     """Collects the names of attributes, columns or elements that a reader does not use."""
 
     def __init__(self, what: str) -> None:
-        """Begin without names; ``what`` says in the receipt what the names are of, such as "attributes of edges"."""
+        """Begin without names.  The receipt says ``what`` the names denote, such as "attributes of edges"."""
         self._what = what
         self._names: dict[str, None] = {}
         self._more = False

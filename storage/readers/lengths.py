@@ -35,10 +35,10 @@ _UNITS: Final = (
     "kilometers", "kilometre", "kilometres", "minute", "minutes", "mins", "min", "second", "seconds", "secs", "sec",
     "hour", "hours", "hrs", "hr", "h", "s", "ms", "milliseconds", "mm", "cm", "nm", "angstrom", "usd", "eur", "kg",
 )  # fmt: skip
-#: Units of time: a unit of length followed by one of these is a speed (``max_m_s``, ``km_h``).
+#: Units of time.  A unit of length followed by a unit of time is a speed (``max_m_s``, ``km_h``).
 _TIMES: Final = frozenset(_UNITS[_UNITS.index("minute") : _UNITS.index("milliseconds") + 1])
 _TYPES: Final = ("float", "double", "int", "integer", "long", "real", "numeric", "number", "decimal", "in", "of")
-#: Words that may precede ``time`` or a unit in the name of a length; after other words (departure, end, created)
+#: Words that may precede ``time`` or a unit in the name of a length; after words such as departure, end or created,
 #: ``time`` means a point in time.
 _KINDS: Final = (
     "travel", "traveling", "travelling", "transfer", "transit", "transport", "free", "flow", "freeflow", "ff",
@@ -47,17 +47,17 @@ _KINDS: Final = (
     "car", "bus", "train", "road", "street", "route", "path", "link", "edge", "arc", "segment", "seg", "track", "shape",
     "congested", "crossing", "elapsed", "wait", "waiting", "network", "estimated", "est", "base",
 )  # fmt: skip
-#: Words that may precede ``length`` in the name of an edge's length; after other words it may be the length of a
-#: sequence, an alignment, a read or a name.
+#: Words that may precede ``length`` in the name of an edge's length; after any other word it may be the length of a
+#: sequence, an alignment or a name.
 _WAYS: Final = frozenset({
     *_KINDS, "line", "way", "highway", "section", "branch", "bond", "connection", "cable", "wire", "fiber", "fibre",
     "pipe", "pipeline", "duct", "conduit", "channel", "canal", "river", "stream", "reach", "rail", "railway", "trail",
     "graph", "geom", "geometry", "real", "true", "effective", "physical", "great", "circle", "geodesic", "euclidean",
     "manhattan", "haversine", "weighted", "3", "2", "d",
 })  # fmt: skip
-#: Names in OpenStreetMap for the largest weight and length of vehicles on a road.
+#: OpenStreetMap's names for the weight and length limits of vehicles on a road.
 _LIMITS: Final = frozenset({"maxweight", "maxlength"})
-#: Words that exclude that a name means a length: ``inverse_distance``, ``name_length``, ``log_weight``.
+#: Words with which a name does not mean a length: ``inverse_distance``, ``name_length``, ``log_weight``.
 _OTHERS: Final = frozenset(
     {
         "inverse", "inv", "inverted", "reciprocal", "recip", "log", "log2", "log10", "exp", "neg", "negative", "rank",
@@ -80,7 +80,7 @@ _GLUED: Final = re.compile(
     rf"(?:{'|'.join(_KINDS)})?(?:{'|'.join(_LENGTHS)})(?:{'|'.join(_UNITS)})?|(?:{'|'.join(_KINDS)})?time"
     rf"(?:{'|'.join(_UNITS)})?"
 )
-#: A value of at least this in a column of times is a date, in seconds (1e8 is in 1973) or smaller units since 1970.
+#: In a column of times, values from this on are dates: seconds (1e8 is in 1973) or smaller units since 1970.
 FIRST_DATE: Final = 1e8
 
 
@@ -98,7 +98,7 @@ def words_of(name: str) -> list[str]:
 
 
 def named_length(names: Sequence[str]) -> int | None:
-    """Return the position of the name that means a length, or None."""
+    """Return the position of the preferred name that means a length; None if no name does."""
     return next(iter(named_lengths(names)), None)
 
 
@@ -139,7 +139,7 @@ def is_time(name: str) -> bool:
 
 
 def is_moment(name: str) -> bool:
-    """Return whether a name is only a word for time, so that it may mean a point in time as well as a duration."""
+    """Return whether a name consists of a word for time only, so that it may mean a point in time or a duration."""
     return plain(name) in ("time", "zeit", "temps", "tiempo")
 
 
@@ -165,7 +165,9 @@ def _is_sure(name: str) -> bool:
 
 
 def similarity_refused(name: str, values: Sequence[float]) -> InvalidRequest:
-    """Return the error for edges that have no length, but a similarity called ``name``; ``values`` are some of it."""
+    """Return the error for edges that have no length, but a similarity called ``name``; ``values`` are some values of
+    the similarity.
+    """
     largest = max(values, default=0.0)
     top = next((top for top in (1, 100, 1000) if largest <= top), None)
     shown = name if re.fullmatch(r"[^\W\d][\w.]*", name) else f'"{name}"'
@@ -196,8 +198,8 @@ def length_among(names: Sequence[str], values: Sequence[float]) -> int | None:
 
 
 def unnamed_refused(names: Sequence[str], why: str = "") -> InvalidRequest:
-    """Return the error for edges whose columns of numbers, ``names``, do not have names of lengths; ``why`` is
-    appended.
+    """Return the error for edges whose columns of numbers, ``names``, do not have names of lengths; ``why`` is appended
+    to the message.
     """
     listed = ", ".join(repr(name[:60]) for name in names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
     one = f"column {listed} holds numbers, but is not"
@@ -210,7 +212,7 @@ def unnamed_refused(names: Sequence[str], why: str = "") -> InvalidRequest:
 
 
 def dates_refused(column: int) -> InvalidRequest:
-    """Return the error for an edge list without names of columns whose third column holds what may be dates."""
+    """Return the error for an edge list without column names whose third column may hold dates."""
     return InvalidRequest(
         f"column {column} holds whole numbers that read like dates (20240131, or seconds since 1970): "
         f"say --weight {column} to take it for the length, or --unweighted to count arcs",

@@ -8,7 +8,8 @@ from storage.arguments import check_whole
 from storage.counted import counted
 from storage.errors import InvalidGraph, LimitExceeded
 
-#: The ratio of compression is not checked for up to this many bytes of content, because these cannot fill the memory.
+#: Up to this size of content in bytes, the compression ratio is not checked, because the content cannot fill the
+#: memory.
 HARMLESS_BYTES = 16 << 20
 #: A header may declare this many vertices even if the file has less than one arc per hundred vertices.
 HARMLESS_VERTICES = 1 << 20
@@ -44,7 +45,7 @@ class ReadLimits:
 
         Args:
             size: bytes of the content.
-            compressed: bytes of the file that it is expanded from; None if it is not compressed.
+            compressed: bytes of the compressed file; None if the file is not compressed.
         """
         if size > self.max_bytes:
             raise LimitExceeded(

@@ -32,7 +32,8 @@ def text_lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def line_of(path: Path, first: str, second: str, limits: ReadLimits) -> int | None:
-    """Return the number of the first line with two names as words; lines with the names in this order are preferred.
+    """Return the number of the first line that contains two names as words.  A line with the names in the given order
+    is preferred.
 
     Args:
         path: the file, plain or compressed.
@@ -40,7 +41,7 @@ def line_of(path: Path, first: str, second: str, limits: ReadLimits) -> int | No
         limits: limits on the size of the content.
 
     Returns:
-        The number, counted from 1; None if no line has both.
+        The line number, counted from 1; None if no line has both names.
     """
     either = None
     for number, text in text_lines(Source(path, limits)):

@@ -1,4 +1,4 @@
-"""Refuses printed output, and formats that are not read, if they would otherwise be taken for edge lists.
+"""Refuses printed output and unsupported formats that would otherwise be taken for edge lists.
 
 Each rule is about the syntax of most rows, never about single names: a name may hold brackets, colons and arrows. The
 rules are skipped with ``--format``, so that names of any form can be read.
@@ -13,7 +13,7 @@ from storage.errors import InvalidGraph
 from storage.readers.fields import is_number, is_whole, shown, split
 from storage.readers.tables.sniff import names_ends, separator_of
 
-#: Number of rows that are checked.
+#: Maximum number of rows that are checked.
 _ROWS: Final = 1000
 #: Patterns of rows, what such rows are, and advice for messages.  Patterns are applied to lines stripped of blanks.
 _FORMS: Final = (
@@ -80,14 +80,18 @@ def _refusal(at: int, line: str, what: str, advice: str) -> InvalidGraph:
 
 
 def _refuse_most(found: list[tuple[int, str, bool]], what: str, advice: str) -> None:
-    """Refuse the lines if more than half of them are marked; the message names the first marked line."""
+    """Refuse the file if more than half of the lines ``found`` are marked as wrong; the message names the first marked
+    line.
+    """
     marked = [(at, line) for at, line, wrong in found if wrong]
     if 2 * len(marked) > len(found):
         raise _refusal(*marked[0], what, advice)
 
 
 def _rows(body: list[tuple[int, str]]) -> Rows:
-    """Return the fields of lines as the reader of edge lists separates them; leave out lines with unbalanced quotes."""
+    """Return the fields of lines as the reader of edge lists separates them; lines with unbalanced quotes are left
+    out.
+    """
     body = [(at, line.rstrip(" ;,")) for at, line in body]
     if not body:
         return []
@@ -102,7 +106,7 @@ def _rows(body: list[tuple[int, str]]) -> Rows:
 
 
 def _wrapped(line: str) -> bool:
-    """Return whether a line begins with a bracket that closes at its end, with a comma inside."""
+    """Return whether a line is enclosed in one pair of brackets, with a comma inside."""
     line = line.rstrip(" ,;")
     if line[:1] not in ("(", "[") or "," not in line:
         return False
@@ -124,7 +128,7 @@ def _refuse_brackets(rows: Rows, lines: dict[int, str]) -> None:
 
 
 def _refuse_signs(rows: Rows, lines: dict[int, str]) -> None:
-    """Refuse arrows, dashes and bars between fields: Graphviz, printed edges, tables of databases."""
+    """Refuse arrows, dashes and bars between fields, as in Graphviz, printed edges and tables of databases."""
     signs = [(at, row) for at, row in rows if len(row) > 2 and _SIGN.fullmatch(row[1]) and not _is_entries(row[1:])]
     if 2 * len(signs) > len(rows):
         at, row = signs[0]
@@ -152,7 +156,7 @@ def _is_entries(fields: list[str]) -> bool:
 
 
 def _refuse_dimacs(rows: Rows) -> None:
-    """Refuse rows ``e 1 2``: edges of a DIMACS file (colouring) or of gSpan, whose first lines are missing."""
+    """Refuse rows ``e 1 2``: edges of a DIMACS colouring file or a gSpan file without its first lines."""
     words = {row[0] for _, row in rows}
     edges = [(at, row) for at, row in rows if row[0] == "e"]
     if edges and words <= set("cdelnptvx") and all(len(row) > 2 and all(map(is_whole, row[1:])) for _, row in edges):
@@ -180,7 +184,8 @@ def _refuse_tgf(lines: list[str]) -> None:
 
 
 def refuse_triples(lines: list[str]) -> None:
-    """Refuse ``source,relation,target`` with commas or semicolons, because the relation would become a vertex.
+    """Refuse rows ``source,relation,target`` with commas or semicolons: read as edges, their relations would become
+    vertices.
 
     Also raises InvalidGraph if the second column may be a relation or a vertex.
     """

@@ -31,7 +31,7 @@ class NamedGraph:
         options: the caller's options.
         listed: whether every vertex must be declared by ``node``; if not, names that occur only on edges are vertices,
             too.
-        default: weight of an edge without a weight, as in ``EdgeWeights``.
+        default: the format's weight for an edge without a weight (``EdgeWeights``); None if the format defines none.
     """
 
     def __init__(self, options: ReadOptions, *, listed: bool = True, default: int | None = None) -> None:
@@ -99,8 +99,8 @@ class NamedGraph:
             self._weights.add(attributes, line)
 
     def finish(self, directed: bool, *, mirrored: bool = False) -> Parsed:
-        """Return the arcs.  ``directed`` holds for edges that do not say whether they are directed; ``mirrored`` is as
-        in ``Parsed``.
+        """Return the arcs.  ``directed`` applies to edges that do not say whether they are directed; ``mirrored`` says
+        whether the file of an undirected graph lists both arcs of each edge.
 
         Raises:
             InvalidGraph: an edge names a vertex that was never declared, or two vertices have the same label.
@@ -136,9 +136,10 @@ class NamedGraph:
 def with_directions(
     arcs: ArcList, one_way: npt.NDArray[np.bool_], directed: bool, options: ReadOptions
 ) -> tuple[ArcList, bool, list[str]]:
-    """Return arcs, whether the graph is directed, and notes; ``one_way`` says whether each edge is directed.
+    """Return the arcs, whether the graph is directed, and notes.  ``one_way`` says for each edge whether it is
+    directed.
 
-    If there are directed edges, an undirected edge becomes two arcs, unless the caller decides for all edges.
+    If only some edges are directed, each undirected edge becomes two arcs, unless the options decide for all edges.
     ``directed`` decides for graphs without edges.
     """
     if not len(one_way):

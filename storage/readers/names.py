@@ -24,7 +24,7 @@ class VertexNames:
 
     @property
     def wanted(self) -> bool:
-        """Return whether an attribute is to name the vertices."""
+        """Return whether the options select an attribute that names the vertices."""
         return self._attribute is not None
 
     def add(self, vertex: int | str, attributes: Mapping[str, tuple[str, int]], line: int) -> None:
@@ -66,10 +66,10 @@ class VertexNames:
 
 
 def note_quotes(labels: AnyArray) -> list[str]:
-    """Return a list with a note about names in single quotes, which are kept as part of the names; else an empty list.
+    """Return a note that single quotes around names are kept as part of the names; an empty list if no name has them.
 
     Args:
-        labels: all names, in ascending order of code points, or numbers, for which there is no note.
+        labels: all names, in ascending order of code points; for numbers there is no note.
 
     Raises:
         InvalidGraph: a name occurs both with and without quotes, so that one vertex would become two.

@@ -57,7 +57,7 @@ class MatrixEntries:
     """Converts the entries of a matrix, in the order of the file, to arcs ``row -> column``, counted from 0.
 
     Attributes:
-        first: for each row, the column of its first entry.
+        first: for each row, the column of its first entry in the file.
         starts: for each row, the number of entries before it; then the number of all entries.
         zeros: whether an entry of 0 is an arc of length zero (as in TSPLIB); otherwise it is no arc.
         loops: whether an entry on the diagonal is a self loop; otherwise it is ignored (as in TSPLIB).

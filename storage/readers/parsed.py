@@ -34,11 +34,15 @@ class ReadOptions:
 
     @property
     def column(self) -> str | None:
-        """The column or attribute from which weights are taken or computed; None if the format's rules decide."""
+        """The column or attribute that the caller selected for weights or for the formula; None if the format's rules
+        decide.
+        """
         return self.weight if self.length_of is None else self.length_of.column
 
     def refuse_weight(self, name: str) -> None:
-        """Raise InvalidRequest if the caller selects a column of weights, in formats that have none to select."""
+        """Raise InvalidRequest if the caller selects a column of weights: files of the format ``name`` have no such
+        columns.
+        """
         if self.weight is not None:
             raise InvalidRequest(f"{name} files have no weight columns to choose from", field="weight")
 
@@ -48,15 +52,15 @@ class Parsed:
     """The arcs of a file, before cleaning.
 
     Attributes:
-        arcs: the columns; ``build_from`` empties them.
-        labels: the labels of all vertices, ascending; None if the vertices are those that occur in the columns, which
-            then hold labels.
-        base: the number that the columns use for the first of ``labels``.
+        arcs: tails, heads and weights; ``build_from`` empties them to save memory.
+        labels: the labels of all vertices, ascending; None if the vertices are those that occur in ``arcs``, whose
+            tails and heads are then labels.
+        base: the number that ``arcs`` uses for the first entry of ``labels``.
         directed: whether the graph is directed, as the format declares.
         mirrored: whether the file of an undirected graph lists both arcs of each edge; ``read_graph`` checks this.
         entries: rows, list entries or elements read, before cleaning.
         weight_column: the column or attribute that became the weight; None if there are no weights, or if the format
-            has no other.
+            has no choice of weights.
         length_of: the formula by which weights were computed, as it was written; None without a formula.
         first_through: vertices with smaller numbers are terminals (``Graph.terminals``); None if there are no
             terminals.

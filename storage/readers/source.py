@@ -21,23 +21,23 @@ from storage.files.zstd import zstd
 from storage.readers.limits import ReadLimits
 from storage.readers.spool import temporary_copy
 
-#: Bytes of text that are parsed at a time: enough for the column parser to be fast, and few compared with a large
-#: graph.
+#: Number of bytes of text that are parsed at a time: enough for the column parser to be fast, and little compared with
+#: a large graph.
 BLOCK = 2 << 20
-#: Bytes of the longest line that is read: enough for a vertex of a METIS file with some twenty million neighbours.
+#: Maximum length of a line, in bytes: enough for a vertex of a METIS file with some twenty million neighbours.
 LINE = 256 << 20
-#: Bytes that are read to recognise the format.
+#: Number of bytes that are read to recognise the format.
 HEAD = 64 << 10
-#: Bytes of the first line that are read if it is longer than ``HEAD``, because it may hold the names of all columns.
+#: Maximum number of bytes that are read of a first line longer than ``HEAD``: it may hold the names of all columns.
 FIRST_LINE = 1 << 20
-#: Compressed bytes that are passed to zstd at a time.
+#: Number of compressed bytes that are passed to zstd at a time.
 _ZSTD_STEP = 64 << 10
-#: Bytes of content that zstd returns at a time.  Four compressed bytes may expand to 128 KiB, so only this bounds the
-#: memory that a decompression bomb takes.
+#: Number of decompressed bytes that zstd returns at a time.  Four compressed bytes may expand to 128 KiB, so only this
+#: limit bounds the memory that a decompression bomb takes.
 _ZSTD_PIECE = 1 << 20
-#: The largest window that a frame may ask for, as the power of two: 128 MiB.
+#: The largest window that a zstd frame may ask for, as an exponent of two: 2^27 bytes are 128 MiB.
 _ZSTD_WINDOW = 27
-#: The first line of a CSV file that names the separator for Excel.
+#: The line ``sep=;`` with which a CSV file may begin, to name the separator for Excel.
 _SEPARATOR = re.compile(rb"\A\"?sep=([;,|\t])\"?[ ;,|\t]*+(?=\n)", re.IGNORECASE)
 _MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 _SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
@@ -57,9 +57,9 @@ class Source:
 
     Attributes:
         path: the file.
-        limits: limits on its size, compressed and decompressed.
+        limits: limits on the decompressed size and the compression ratio.
         compression: None, ``gzip`` or ``zstd``, recognised by content.
-        size: bytes on disk.
+        size: size of the file in bytes, compressed if it is.
     """
 
     def __init__(self, path: str | Path, limits: ReadLimits) -> None:
@@ -85,7 +85,9 @@ class Source:
 
     @property
     def suffix(self) -> str:
-        """The ending of the name in lower case, without that of the compression: ``.gr`` for ``NY.gr.gz``."""
+        """The extension of the file name in lower case, ignoring an extension of the compression: ``.gr`` for
+        ``NY.gr.gz``.
+        """
         path = self.path.with_suffix("") if self.path.suffix.lower() in _SUFFIX else self.path
         return path.suffix.lower()
 
@@ -152,7 +154,7 @@ class Source:
     @cached_property
     def separator(self) -> str | None:
         """Return the separator that a first line such as ``sep=;`` names, as spreadsheets write it; None without such a
-        line, which no other method returns.
+        line.  All other methods hide this line.
         """
         with contextlib.closing(_one_line_end(_decode(self._sized(HEAD)))) as pieces:
             found = _SEPARATOR.match(next(pieces, b""))
@@ -227,7 +229,7 @@ class Source:
             raise InvalidGraph(f"not valid UTF-8: {error.reason}") from None
 
     def body(self, skip: int) -> Iterator[Block]:
-        """Yield the blocks of ``blocks`` without the first ``skip`` lines."""
+        """Yield the text in blocks like ``blocks``, but without the first ``skip`` lines."""
         for block in self.blocks():
             if block.line > skip:
                 yield block
@@ -236,7 +238,7 @@ class Source:
                 yield Block(rest, skip + 1)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield ``content`` in pieces of about ``BLOCK`` bytes, however small the pieces of decompression are."""
+        """Yield ``content`` in pieces of about ``BLOCK`` bytes, even if decompression returns small pieces."""
         return self._sized(BLOCK)
 
     def _sized(self, size: int) -> Generator[bytes, None, None]:
@@ -269,8 +271,8 @@ def _nul(line: int) -> InvalidGraph:
 
 
 def _decode(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """Yield UTF-8 without its byte order mark; decode UTF-16, which is recognised by its mark.  Bytes that are no UTF-8
-    pass, because comments may be Latin-1.
+    """Yield UTF-8 without its byte order mark; decode UTF-16, which is recognised by its mark.  Bytes that are not
+    valid UTF-8 are passed on unchanged, because comments may be Latin-1.
     """
     first = next(pieces, b"")
     mark = next((m for m in _MARKS if first.startswith(m)), b"")

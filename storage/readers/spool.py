@@ -16,7 +16,8 @@ _PIECE = 1 << 20
 
 @contextlib.contextmanager
 def regular_file(path: Path, limits: ReadLimits) -> Iterator[Path]:
-    """Context manager: provide ``path`` itself, or a temporary file with the content of a pipe of that name.
+    """Context manager: provide ``path`` itself, or, if ``path`` is a pipe, a temporary file with the content of the
+    pipe.
 
     Raises:
         NotFound: there is no such file, or it cannot be read.
@@ -50,7 +51,9 @@ def _from_pipe(path: Path, limits: ReadLimits) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def temporary_copy(pieces: Iterable[bytes], suffix: str = "") -> Iterator[Path]:
-    """Context manager: provide a temporary file with ``pieces``.  Raises StorageFailed if it cannot be written."""
+    """Context manager: provide a temporary file with ``pieces``.  Raises StorageFailed if the file cannot be
+    written.
+    """
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="apsp-", suffix=suffix))

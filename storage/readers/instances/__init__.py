@@ -1,1 +1,1 @@
-"""Readers of collections of problem instances, of which each collection has a format of its own."""
+"""Readers of collections of problem instances; each collection has a format of its own."""

@@ -31,7 +31,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _header(source: Source) -> tuple[tuple[int, int], tuple[int, int], int]:
-    """Return the two counts with their lines, and the number of fields of the first arc (3 if there is none)."""
+    """Return the counts of vertices and arcs, each with its line number, and the number of fields of the first arc (3
+    if there is none).
+    """
     rows = [(line, text.split()) for line, text in enumerate(source.head, 1) if text.strip()]
     if len(rows) < 2:
         raise InvalidGraph("expected a line with the number of vertices and one with the number of arcs")

@@ -32,14 +32,14 @@ from storage.readers.tables.no_lengths import (
     refuse_triangle,
 )
 
-#: Exceptions that NumPy's parser of headers, which are Python literals, raises for damaged bytes.
+#: Exceptions that NumPy raises for damaged headers of arrays, which it parses as Python literals.
 _BAD_HEADER = (ValueError, TypeError, LookupError, SyntaxError, tokenize.TokenError, RecursionError, Warning)
 #: Exceptions that ZIP archives and their decompressors raise for damaged bytes.
 _BAD_ARCHIVE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
     *(ValueError, LookupError, NotImplementedError, RuntimeError),
 )
-#: Entries of a dense matrix that are read at a time.
+#: Number of entries of a dense matrix that are read at a time.
 _SLAB = 1 << 20
 
 
@@ -51,7 +51,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _npy_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
-    """Return shape and type; refuse objects, and a header that does not fit a file of ``size`` bytes."""
+    """Return the shape and type of an array; refuse arrays of objects, and headers that do not fit a file of ``size``
+    bytes.
+    """
     try:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

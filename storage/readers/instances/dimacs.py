@@ -1,7 +1,7 @@
 """DIMACS shortest-path files (9th Implementation Challenge, 2006) and two dialects.
 
 A line ``p sp n m`` is followed by lines ``a tail head weight``, with vertices from 1 and whole weights.  In the first
-dialect the ``p`` line is missing, and the vertices are those that occur.  In the second (PACE 2016), a line ``p tw n
+dialect the ``p`` line is missing, and only vertices that arcs name exist.  In the second (PACE 2016), a line ``p tw n
 m`` is followed by undirected edges ``u v`` without weights.  ``c`` starts a comment line.
 """
 
@@ -31,7 +31,9 @@ _OTHERS = {
 
 @dataclass(frozen=True)
 class DimacsHeader:
-    """The ``p`` line: kind ``sp`` or ``tw``, declared vertices and arcs, its line number."""
+    """The content of the ``p`` line: kind ``sp`` or ``tw``, declared numbers of vertices and arcs, and the line's
+    number.
+    """
 
     kind: str
     n: int
@@ -74,8 +76,8 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _find_header(block: Block, header: DimacsHeader | None) -> tuple[DimacsHeader | None, Block | None]:
-    """Read comments and the ``p`` line; return the header, and the block from its first arc on, or None if the block
-    has no arc.
+    """Read comments and the ``p`` line; return the header, and the rest of the block from its first arc on (None if the
+    block has no arc).
     """
     at = 0
     for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):

@@ -24,7 +24,7 @@ _BANNER = "'%%MatrixMarket matrix coordinate|array real|integer|pattern general|
 
 @dataclass(frozen=True)
 class MatrixMarketHeader:
-    """The content of banner and size line; ``skip`` is the number of the size line, after which the entries begin."""
+    """The content of banner and size line.  ``skip`` is the line number of the size line: the entries follow it."""
 
     dense: bool
     field: str
@@ -119,8 +119,8 @@ def _read_coordinates(
 
 
 def _read_array(source: Source, header: MatrixMarketHeader, columns: ArcColumns) -> int:
-    """Read the entries column by column; a symmetric file has only the columns of the lower triangle, which are the
-    rows of the upper one.
+    """Read the entries column by column; a symmetric file lists only the columns of the lower triangle, which equal the
+    rows of the upper triangle.
     """
     make = MatrixEntries.upper if header.symmetric else MatrixEntries.full
     matrix = None

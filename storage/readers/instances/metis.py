@@ -19,7 +19,7 @@ from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 from storage.readers.tables.text_rows import strip_comments
 
-#: Number of lists that are read to recognise the format.
+#: Maximum number of adjacency lists that are read to recognise the format.
 _LISTS = 200
 
 
@@ -63,7 +63,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def may_be_metis(source: Source) -> bool:
-    """Return whether rows of whole numbers are adjacency lists below a header; the name of the file does not matter.
+    """Return whether rows of whole numbers are adjacency lists below a METIS header, whatever the name of the file.
 
     Raises InvalidGraph if the rows may also be an edge list.
     """
@@ -86,7 +86,9 @@ def may_be_metis(source: Source) -> bool:
 
 
 def _all_alike(source: Source, header: MetisHeader, degree: int, like_header: bool) -> bool:
-    """Return whether lists of equal length fit the counts of the header; raises as ``may_be_metis`` does."""
+    """Return whether lists of equal length fit the counts of the header; raise InvalidGraph if they may also be an edge
+    list.
+    """
     filled = total = 0
     for block in source.body(header.line):
         lengths = count_words(strip_comments(block.data, "%"))
@@ -132,7 +134,7 @@ def _header(head: list[str]) -> MetisHeader:
 
 
 class _Lists:
-    """Reads adjacency lists block by block; ``vertices`` counts the lines, ``loops`` the self loops."""
+    """Reads adjacency lists block by block; ``vertices`` counts the lists read so far, ``loops`` the self loops."""
 
     def __init__(self, header: MetisHeader, columns: ArcColumns) -> None:
         self.vertices = 0
@@ -141,7 +143,7 @@ class _Lists:
         self._columns = columns
 
     def feed(self, block: Block) -> None:
-        """Read the lines of a block; each is the next vertex."""
+        """Read the lines of a block; each line is the list of the next vertex."""
         header = self._header
         data = strip_comments(block.data, "%")
         lengths = count_words(data)
@@ -190,7 +192,7 @@ class _Lists:
         self._columns.append(tails, heads.astype(np.int64), weights)
 
     def _line(self, block: Block, row: int) -> int:
-        """Return the number of the line that holds the ``row``-th vertex of a block, counting comments, too."""
+        """Return the number of the line that holds the ``row``-th vertex of a block, where comment lines count, too."""
         left = row
         for number, text in enumerate(block.data.split(b"\n"), block.line):
             if not text.lstrip().startswith(b"%"):

@@ -27,10 +27,10 @@ _KEY = re.compile(r"<([A-Z ]++)>\s*+(\S++)?")
 
 @dataclass(frozen=True)
 class _Header:
-    """Counts with their lines, column names, the number of lines before the first link, and what separates the fields
-    of links.
+    """The lines above the first link: counts with their line numbers, column names, the number of these lines, and the
+    separator of the fields of links.
 
-    With tabs, a field may be empty, and a leading tab makes an empty first field (``shift`` is then 1).
+    With tabs, a field may be empty.  A leading tab makes the first field empty; ``shift`` is then 1, else 0.
     """
 
     counts: dict[str, tuple[int, int]]
@@ -42,8 +42,8 @@ class _Header:
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read a link table; the weight is the column ``length`` unless told otherwise.  Raises the errors of
-    ``read_graph``.
+    """Read a link table; the weight is the column ``length`` unless the options name another column.  Raises the errors
+    of ``read_graph``.
     """
     header = _header(source.head)
     weight = _weight(header, options)
@@ -106,8 +106,8 @@ def _header(head: list[str]) -> _Header:
 
 
 def _fields(rows: list[str]) -> tuple[int, int, str | None]:
-    """Return the number of fields of a row, the position of the first field that counts, and the separator: tabs if all
-    rows have the same number of them, else None for blanks.
+    """Return the number of fields of a row, the position of the first field in use (1 after a leading tab, else 0), and
+    the separator: a tab if all rows have the same number of tabs, else None for blanks.
     """
     rows = [row.replace(";", " ").rstrip(" ") for row in rows if row.strip()]
     tabs = {row.count("\t") for row in rows}
@@ -136,7 +136,9 @@ def _weight(header: _Header, options: ReadOptions) -> int | None:
 
 
 def _first_through(header: _Header, arcs: ArcList, labels: IntArray | None) -> int:
-    """Return the first vertex that paths may pass through; raise an error if there is no such vertex."""
+    """Return the first vertex that paths may pass through (FIRST THRU NODE); raise an error if it lies beyond the last
+    vertex.
+    """
     first, line = header.counts.get(_FIRST, (1, 0))
     last = max(int(arcs.tails.max()), int(arcs.heads.max())) if labels is None else len(labels)
     if first > last + 1:
@@ -149,7 +151,9 @@ def _first_through(header: _Header, arcs: ArcList, labels: IntArray | None) -> i
 
 
 def _labels(header: _Header, arcs: ArcList, options: ReadOptions) -> tuple[IntArray | None, list[str]]:
-    """Return the labels: 1 .. n as declared, or, if the links use other numbers (as in Munich), those that occur."""
+    """Return the declared labels 1 .. n, and notes.  If the links use other numbers (as in Munich), return None instead
+    of labels: the vertices are then the numbers that occur.
+    """
     n, line = header.counts.get("NUMBER OF NODES", (0, 0))
     options.limits.check_vertices(n, line)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))

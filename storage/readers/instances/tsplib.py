@@ -1,4 +1,4 @@
-"""TSPLIB files (Reinelt, 1991) with an explicit matrix: every entry off the diagonal is an edge, also a 0."""
+"""TSPLIB files (Reinelt, 1991) with an explicit matrix: every entry off the diagonal is an edge, even an entry 0."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from storage.readers.numbers import MatrixEntries, parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 
-#: The order of the entries for each EDGE_WEIGHT_FORMAT.  In a symmetric matrix, the columns of one triangle are the
-#: rows of the other triangle.
+#: For each EDGE_WEIGHT_FORMAT, the order of the matrix entries.  A matrix given as a triangle is symmetric, so the
+#: columns of one triangle are read as the rows of the other one.
 _FORMS: dict[str, Callable[[int], MatrixEntries]] = {
     "FULL_MATRIX": lambda n: MatrixEntries.full(n, zeros=True),
     "UPPER_ROW": lambda n: MatrixEntries.upper(n, diagonal=False, zeros=True),
@@ -28,7 +28,7 @@ _FORMS: dict[str, Callable[[int], MatrixEntries]] = {
     "UPPER_DIAG_COL": lambda n: MatrixEntries.lower(n, diagonal=True, zeros=True),
     "LOWER_DIAG_COL": lambda n: MatrixEntries.upper(n, diagonal=True, zeros=True),
 }
-#: The keys that decide what the numbers mean; none of them may occur with two values.
+#: The keys that decide what the numbers mean; a file that gives two values for one of them is refused.
 _MEANT = ("TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT")
 _WORD = re.compile(rb"(?m)^[ \t]*+[A-Z_]{3}")
 _OTHER = re.compile(rb"(?m)^[ \t]*+([A-Z_]{1,40}_SECTION)\b")
@@ -78,7 +78,7 @@ def _keys(head: list[str]) -> dict[str, tuple[str, int]]:
 
 
 def _check(keys: dict[str, tuple[str, int]], options: ReadOptions) -> tuple[int, str, int]:
-    """Check the keys; return dimension, form and the line of the dimension."""
+    """Check the keys; return the dimension, the EDGE_WEIGHT_FORMAT and the line number of the dimension."""
     for key in ("DIMENSION", "EDGE_WEIGHT_TYPE"):
         if key not in keys:
             raise InvalidGraph(f"{key} is missing", field=key)

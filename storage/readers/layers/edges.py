@@ -1,7 +1,7 @@
 """Makes a graph from a layer of edges: columns name the vertices, or the ends of the lines are the vertices.
 
 In a layer that names no vertices, there is a vertex wherever a line ends; ends with exactly the same x and y are the
-same vertex.  Weights are taken from a column, or are the lengths of the lines in metres, which are called ``metres``.
+same vertex.  Weights are taken from a column, or, under the name ``metres``, they are the lengths of the lines.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from storage.readers.tables.ends import find_ends, refuse_both_ways
 if TYPE_CHECKING:
     import polars as pl
 
-#: The name of the weight that is computed from lines, and its unit.
+#: METRES is the name of the weight that is computed from lines; _UNIT is its unit.
 METRES: Final = "metres"
 _UNIT: Final = "m"
-#: Digits after the point that computed metres keep.
+#: Number of digits after the decimal point that computed metres keep.
 _DIGITS: Final = 3
-#: Names of two columns that stand for the ends of lines where no columns name the vertices.
+#: Names for the two ends of a line, used like column names if no columns name the vertices.
 _ENDS: Final = ("source", "target")
 
 
@@ -46,8 +46,8 @@ class EdgeLayer(Protocol):
 
     Attributes:
         title: the name of the table in messages.
-        names: its columns without geometry.
-        numeric: those of the columns that hold numbers.
+        names: the table's columns, without columns of geometry.
+        numeric: for each column in ``names``, whether it holds numbers.
         system: the system of coordinates of the geometry; None if the table has no lines.
     """
 
@@ -60,19 +60,23 @@ class EdgeLayer(Protocol):
         """Return some rows as text."""
 
     def read(self, names: Sequence[str], *, geometry: bool) -> tuple[pl.DataFrame, list[bytes | None]]:
-        """Return columns, and the geometries as well-known binary, empty if they are not asked for."""
+        """Return the columns ``names``, and the geometries as well-known binary (an empty list without
+        ``geometry``).
+        """
 
     def where(self, row: int) -> str:
         """Return where a row is, for messages; ``row`` counts from 0."""
 
     def nodes(self, labels: npt.NDArray[np.generic], asked: str | None) -> tuple[Coordinates | None, list[str]]:
-        """Return the coordinates of vertices that the file has beside the edges, and notes."""
+        """Return the coordinates of the vertices ``labels`` if the file has a table of vertices, else None; and
+        notes.
+        """
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """The columns that are read: those of both ends (None if the ends of lines are the vertices), of the weight, of
-    one-way streets, and of directions.
+    """The columns that are read: ``ends`` for the vertices (None if the ends of lines are the vertices), and one each
+    for the weight, for one-way streets and for directions.
     """
 
     ends: tuple[str, str] | None
@@ -123,7 +127,9 @@ def read_edges(layer: EdgeLayer, options: ReadOptions) -> Parsed:
 
 
 def _alone(layer: EdgeLayer, choice: _Choice) -> str | None:
-    """Return why arcs of the layer cannot be matched with those of another file by the names of their vertices."""
+    """Return why arcs of the layer cannot be matched with those of another file by the names of their vertices; None if
+    they can.
+    """
     if choice.ends is None:
         return "its vertices are the ends of its lines, whose numbers mean nothing in another file"
     name = one_way_column(layer.names)
@@ -131,15 +137,15 @@ def _alone(layer: EdgeLayer, choice: _Choice) -> str | None:
 
 
 def _choose(layer: EdgeLayer, options: ReadOptions) -> _Choice:
-    """Decide what columns mean, by the rules of edge lists; the weight ``metres`` is the length of lines unless a
-    column has that name.
+    """Decide by the rules of edge lists which columns are read for what.  The weight ``metres`` is the length of lines
+    unless a column has that name.
     """
     header, options = _header(layer, options)
     measured = (options.column or "").lower() == METRES and METRES not in (name.lower() for name in header.names)
     if measured and layer.system is None:
         raise InvalidRequest(f"{layer.title} has no lines to be measured, and no column {METRES!r}", field="weight")
-    # Without a direction, ``choose_by_name`` would refuse a column that says which rows go both ways; ``ways`` reads
-    # it.
+    # If ``directed`` were None, ``choose_by_name`` would refuse a column that says which rows go both ways.  The module
+    # ``ways`` reads such a column.
     plain = replace(options, directed=True)
     try:
         columns = header.columns(_unweighted(plain) if measured else plain)
@@ -161,8 +167,8 @@ def _choose(layer: EdgeLayer, options: ReadOptions) -> _Choice:
 
 
 class _LayerHeader(NamedTuple):
-    """Names of columns, the columns of numbers, and some rows.  With ``by_ends``, the first two columns stand for the
-    ends of lines.
+    """Names of columns, whether each holds numbers, and some rows.  With ``by_ends``, the first two columns stand for
+    the ends of lines.
     """
 
     names: list[str]
@@ -171,12 +177,14 @@ class _LayerHeader(NamedTuple):
     by_ends: bool
 
     def columns(self, options: ReadOptions) -> Columns:
-        """Return the columns that are read."""
+        """Return which columns hold vertices, weights and so on."""
         return choose_by_name(self.names, self.numeric, options, self.body)
 
 
 def _header(layer: EdgeLayer, options: ReadOptions) -> tuple[_LayerHeader, ReadOptions]:
-    """Return the header, and the options with a name in place of the number of a column."""
+    """Return the header of a layer, and the options; a column that the options give by number is replaced by its
+    name.
+    """
     by_ends = layer.system is not None and not (options.source or options.target)
     if not by_ends or None not in find_ends(layer.names, None, None):
         return _LayerHeader(layer.names, layer.numeric, layer.sample(), by_ends=False), options
@@ -231,7 +239,9 @@ def _weights(
 def _of_ends(
     layer: EdgeLayer, lines: Lines, weights: pl.Series | None, options: ReadOptions
 ) -> tuple[Parsed, list[str]]:
-    """Return arcs between the ends of lines, which are numbered from 0 in the order in which they occur."""
+    """Return arcs between the ends of lines, numbering the ends as vertices from 0 in the order of occurrence; also
+    return notes.
+    """
     import polars as pl
 
     rows = len(lines.first)
@@ -339,7 +349,7 @@ def _placed(
 def _directed(
     choice: _Choice, frame: pl.DataFrame, arcs: ArcList, options: ReadOptions
 ) -> tuple[ArcList, bool, list[str]]:
-    """Return the arcs of all rows in all directions in which they may be used, whether they are directed, and notes."""
+    """Return the arcs of all rows in all directions allowed, whether they are directed, and notes."""
     import polars as pl
 
     if options.directed is not None:
@@ -366,7 +376,7 @@ def _directed(
 
 
 def _along(arcs: ArcList, ways: Ways) -> ArcList:
-    """Return the arcs of rows in the directions in which they may be used."""
+    """Return the arcs of rows in the directions that ``ways`` allows."""
     back = ways.against & ~ways.along
     tails, heads = np.where(back, arcs.heads, arcs.tails), np.where(back, arcs.tails, arcs.heads)
     return both_ways(ArcList(tails, heads, arcs.weights), ways.both)

@@ -1,4 +1,4 @@
-"""Converts frames of edges, with columns of vertices and perhaps of weights, to arcs."""
+"""Converts data frames of edges (columns of vertices, and optionally weights) to arcs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.readers.formula import Formula
 if TYPE_CHECKING:
     import polars as pl
 
-#: Rows that are read to find out what columns mean.
+#: Number of rows that are read to find out what columns mean.
 SAMPLE = 1000
 
 
@@ -38,11 +38,12 @@ def arcs_of(
     """Return tails, heads and weights of a frame of two or three columns: vertices, and lengths.
 
     Args:
-        frame: shape (k, 2) or (k, 3).
+        frame: tails, heads and, if there is a third column, lengths; shape (k, 2) or (k, 3).
         top: number of rows before this frame, for messages.
-        text: whether vertices are text, for which ``labels`` has codes; otherwise they are whole numbers.
-        labels: the names so far.
-        formula: computes the lengths from the third column; None if that holds them.
+        text: whether vertices are text, for which the codes of ``labels`` are returned; otherwise they are whole
+            numbers.
+        labels: the names of vertices so far; new ones are added.
+        formula: computes the lengths from the third column; None if the third column holds the lengths.
 
     Raises:
         InvalidGraph: a value is missing, no length, or beyond int64.

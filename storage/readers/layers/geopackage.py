@@ -23,7 +23,7 @@ from storage.readers.source import Source
 if TYPE_CHECKING:
     import polars as pl
 
-#: The names that OSMnx gives its layers.  If a file has several layers of lines, that called ``edges`` is read;
+#: The names that OSMnx gives its layers.  If a file has several layers of lines, the layer called ``edges`` is read;
 #: coordinates of vertices come from the layer called ``nodes``.
 _EDGES: Final = "edges"
 _NODES: Final = "nodes"
@@ -48,7 +48,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _edges(layers: list[LayerFacts]) -> LayerFacts:
-    """Return the layer of edges: the only layer of lines, or that called ``edges``; without lines, a table."""
+    """Return the layer of edges: the only layer of lines, or the layer called ``edges``; if no layer has lines, a
+    table.
+    """
     lines = [layer for layer in layers if layer.shape in LINES]
     mixed = [layer for layer in layers if layer.shape in ANY and layer.name.lower() != _NODES]
     tables = [layer for layer in layers if layer.geometry is None]
@@ -88,7 +90,9 @@ class _PackageLayer:
         return self._sample
 
     def read(self, names: Sequence[str], *, geometry: bool) -> tuple[pl.DataFrame, list[bytes | None]]:
-        """Return columns, and the geometries as well-known binary, empty if they are not asked for."""
+        """Return the columns ``names``, and the geometries as well-known binary (an empty list without
+        ``geometry``).
+        """
         fields = [field for name in names for field in self._layer.fields if field.name == name]
         table, shapes = self._package.read(self._layer, fields, geometry=geometry)
         return table, shapes
@@ -98,7 +102,9 @@ class _PackageLayer:
         return self._package.place(self._layer, row)
 
     def nodes(self, labels: npt.NDArray[np.generic], asked: str | None) -> tuple[Coordinates | None, list[str]]:
-        """Return the coordinates that the layer of nodes gives, and notes."""
+        """Return the coordinates of the vertices ``labels`` from the layer of nodes (None without such a layer), and
+        notes.
+        """
         if not self._nodes:
             return None, []
         [layer, *_] = self._nodes

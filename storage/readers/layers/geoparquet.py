@@ -58,7 +58,7 @@ def lines_of(path: Path, table: pl.LazyFrame, limits: ReadLimits) -> ParquetLine
 
 
 def _first_kind(table: pl.LazyFrame, name: str) -> str | None:
-    """Return the kind of the first geometry; None if there is no geometry."""
+    """Return the kind of the first geometry, such as line; None if there is no geometry."""
     import polars as pl
 
     found = table.select(pl.col(name).drop_nulls().first()).collect().item()
@@ -76,7 +76,7 @@ class ParquetLines:
         system: ReferenceSystem,
         limits: ReadLimits,
     ) -> None:
-        """Set up the layer; ``shapes`` are the primary column of geometries, and all columns of geometries."""
+        """Set up the layer; ``shapes`` names the primary column of geometries, and all columns of geometries."""
         self._path, self._table, self._limits = path, table, limits
         self._primary, hidden = shapes
         schema = table.collect_schema()
@@ -90,13 +90,16 @@ class ParquetLines:
         return sample_of(self._table.select(self.names).head(SAMPLE).collect())
 
     def read(self, names: Sequence[str], *, geometry: bool) -> tuple[pl.DataFrame, list[bytes | None]]:
-        """Return columns, and the geometries as well-known binary, empty if they are not asked for."""
+        """Return the columns ``names``, and the geometries as well-known binary (an empty list without
+        ``geometry``).
+        """
         import polars as pl
 
         table = self._table.select(names).collect() if names else pl.DataFrame()
         if not geometry:
             return table, []
-        # A page may hold one value for many rows, so the size in memory is checked before each row gets its own bytes.
+        # Parquet may store one value for many rows, so the size is checked before ``to_list`` copies the bytes for each
+        # row.
         column = self._table.select(pl.col(self._primary)).collect().to_series()
         held = int(column.bin.size().sum() or 0)
         self._limits.check_bytes(held, self._path.stat().st_size)

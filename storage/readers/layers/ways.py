@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 Bools = npt.NDArray[np.bool_]
 _ALONG, _BACK, _BOTH = (True, False), (False, True), (True, True)
-#: The meaning of values in a column of one-way streets: whether a row may be used along its line, and against it.
+#: The meaning of values in a column of one-way streets: whether a row may be used along its line, and whether against
+#: its line.
 _MEANINGS: Final[Mapping[str, tuple[bool, bool]]] = MappingProxyType(
     {
         **dict.fromkeys(("yes", "true", "1", "y", "ft", "forward", "along"), _ALONG),
@@ -28,13 +29,12 @@ _MEANINGS: Final[Mapping[str, tuple[bool, bool]]] = MappingProxyType(
         **dict.fromkeys(("no", "false", "0", "n", "b", "both", ""), _BOTH),
     }
 )
-#: Geofabrik writes F and T for forward and back, in columns that also have B for both.  In a column without B, F and T
-#: may mean false and true.
+#: Geofabrik writes F (forward), T (backward) and B (both).  In a column without B, F and T may mean false and true.
 _LETTERS: Final = MappingProxyType({"f": _ALONG, "t": _BACK})
 
 
 class Ways(NamedTuple):
-    """Whether each row may be used along its line, and against it, shape (k,) each."""
+    """For each row, whether it may be used along its line, and whether against its line; two masks of shape (k,)."""
 
     along: Bools
     against: Bools
@@ -81,13 +81,13 @@ def ways_of(column: pl.Series) -> Ways:
 
 
 def without_double(ways: Ways, ends: tuple[AnyArray, AnyArray], name: str) -> Ways:
-    """Return the directions of rows that name their vertices.  If the reverse of each two-way row is a row of its own,
-    as in directed networks of OSMnx, each row stands for one arc.
+    """Return the directions of rows, in a layer with columns that name the vertices.  If each two-way row also has a
+    row for its reverse, as in directed networks of OSMnx, each row stands for one arc only.
 
     Args:
-        ways: what ``ways_of`` returned.
+        ways: the directions from ``ways_of``.
         ends: tails and heads of the rows, counted from 0, shape (k,) each.
-        name: the column, for messages.
+        name: the name of the column of one-way streets, for messages.
 
     Raises:
         InvalidGraph: most two-way rows, but not all, have a row for their reverse, so that it is uncertain what rows

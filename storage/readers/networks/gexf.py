@@ -1,7 +1,7 @@
 """GEXF 1.1 to 1.3 (Bastian, Heymann and Jacomy), as Gephi and NetworkX write it.
 
 The label of a vertex is the ``id`` of its node.  The ``type`` of an edge says whether it is directed; for edges without
-a type ``defaultedgetype`` says it, and without that, edges are undirected, the format's default.  The weight is the
+a type, ``defaultedgetype`` does.  If both are missing, edges are undirected, the format's default.  The weight is the
 edge's ``weight``, by default 1, unless the caller asks for an attribute.  Dynamic and hierarchical graphs are refused,
 because they are several graphs in one.
 """
@@ -20,7 +20,7 @@ from storage.readers.source import Source
 
 _DIRECTED = {"directed": True, "undirected": False, "mutual": False}
 _FRAME = frozenset({"gexf", "graph", "nodes", "edges", "attributes", "attribute", "default", "options", "attvalues"})
-#: Attributes by which a graph changes with time.
+#: XML attributes that make a graph change with time.
 _TIMES = ("start", "end", "startopen", "endopen", "timestamp", "timestamps", "intervals")
 _VALUE = 4096
 
@@ -33,7 +33,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _tag(name: str) -> str:
-    """Return the element's name without the prefix of its namespace; only that of pictures (``viz:``) is kept."""
+    """Return the element's name without the prefix of its namespace; only the prefix ``viz:`` of elements that describe
+    pictures is kept.
+    """
     return name if name.startswith("viz:") else name.rpartition(":")[2]
 
 

@@ -24,7 +24,7 @@ from storage.readers.source import Source
 
 _TOKEN = re.compile(r'"[^"]*+"|\[|\]|[^\s\[\]"]++')
 _DEPTH = 100
-#: Most characters of a string that spans several lines.
+#: Maximum number of characters of a string that spans several lines.
 _STRING = 1 << 20
 OPEN, CLOSE = "[", "]"
 

@@ -24,11 +24,11 @@ from storage.readers.networks.xml import XmlEvents, parse_xml
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
-#: Attributes of the graph that are read; the receipt lists all others as not read.
+#: Attributes of the whole graph that are used; the receipt lists all others as not read.
 _TOLD: Final = ("crs", "created_with")
 #: What OSMnx's attributes of edges measure, as its documentation says.
 _OSMNX_UNITS: Final = {"length": "m", "travel_time": "s"}
-#: The XML parser delivers text in pieces; at most this number of pieces is kept of a value, and a longer value is no
+#: The XML parser delivers text in pieces; of one value, at most this number of pieces is kept.  A longer value is no
 #: weight.
 _VALUE = 4096
 _DEPTH = 100
@@ -45,7 +45,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 class _Events(XmlEvents):
-    """Collects nodes and edges; labels remain text until all are known."""
+    """Collects nodes and edges; labels remain text until the end, because they become numbers only if all are
+    numbers.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__()
@@ -198,6 +200,8 @@ class _Events(XmlEvents):
         return self._names.rename(found)
 
     def _unit(self, weight: str | None) -> str | None:
-        """Return the unit of a weight in files of OSMnx, which defines what its attributes measure."""
+        """Return the unit of the weight if OSMnx wrote the file: it defines the units of its attributes; otherwise
+        None.
+        """
         known = self._told.get("created_with", "").startswith("OSMnx") and self._weights.formula is None
         return _OSMNX_UNITS.get(weight or "") if known else None

@@ -26,9 +26,9 @@ _KNOWN = (
     "read are 'nodes' with 'links' or 'edges' (node-link), 'nodes' with 'adjacency', and 'elements' (Cytoscape), "
     "as networkx.node_link_data, adjacency_data and cytoscape_data write them"
 )
-#: Members of an edge that say whether it is directed.
+#: Keys of an edge that say whether it is directed.
 _DIRECTIONS = ("directed", "undirected")
-#: Members that say which program wrote the file; the receipt does not mention them.
+#: Keys that say which program wrote the file; the receipt does not mention them.
 _PROGRAM = frozenset({"format_version", "generated_by", "target_cytoscapejs_version"})
 
 
@@ -63,7 +63,7 @@ class _Json:
         self._of_elements = LeftOut("members of elements")
 
     def member(self, key: str) -> None:
-        """Read a member of the outermost object."""
+        """Read the value of a key of the outermost object."""
         walker = self._walker
         self._seen[key] = walker.line
         if key in ("directed", "multigraph"):
@@ -92,7 +92,7 @@ class _Json:
                 self._left_out.add([key])
 
     def _state(self, directed: bool, key: str) -> None:
-        """Store the direction that a member gives for all edges."""
+        """Store whether all edges are directed, as the key ``key`` says."""
         if self._directed not in (None, directed) and self._options.directed is None:
             message = "'directed' and the type in 'options' say the opposite; say --directed or --undirected"
             raise InvalidGraph(message, line=self._walker.line, field=key)
@@ -187,7 +187,9 @@ class _Json:
         self._graph.node(name, line, {key: _text(value) for key, value in node.items() if key != member})
 
     def _id_of_nodes(self, node: dict[str, Any], line: int) -> str:
-        """Return the ``id`` of a node, or its ``key`` if all nodes have that instead, as graphology writes them."""
+        """Return the name of the member that holds a node's id: ``id``, or ``key`` in files of graphology; refuse files
+        that mix them.
+        """
         member = "key" if "id" not in node and "key" in node else "id"
         if member not in node or self._member not in (None, member):
             raise InvalidGraph(f"a node without {self._member or 'id'!r}", line=line, field="id")
@@ -230,7 +232,7 @@ class _Json:
             raise InvalidGraph(message, line=walker.line, field="adjacency")
 
     def _name(self, value: Any, where: str, line: int) -> str:
-        """Return an id as text."""
+        """Return an id as text, and record its type; refuse an id that is neither text nor a whole number."""
         if not isinstance(value, str) or (isinstance(value, Number) and not is_whole(value)):
             found = shown(_text(value))
             raise InvalidGraph(f"an id is text or a whole number, found {found}", line=line, field="id")
@@ -311,7 +313,7 @@ class _Json:
 
 
 def _one_way(edge: dict[str, Any], line: int) -> bool | None:
-    """Return whether an edge is directed; None if it does not say."""
+    """Return whether an edge is directed; None if the edge does not say it."""
     found: bool | None = None
     for key in _DIRECTIONS:
         if key not in edge:
@@ -343,7 +345,7 @@ def _attributes(edge: dict[str, Any], line: int, ends: tuple[str, ...]) -> dict[
 
 
 def _text(value: Any) -> str:
-    """Return a value as the text that it would be in a text format."""
+    """Return a JSON value as text, as a text format would write it."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, list | dict):

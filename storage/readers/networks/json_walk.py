@@ -11,10 +11,10 @@ from typing import Any
 from storage.errors import InvalidGraph
 from storage.readers.fields import shown
 
-#: Most characters of a value that is decoded as a whole, such as a vertex or an edge with its attributes.
+#: Maximum number of characters of a value that is decoded as a whole, such as a vertex or an edge with its attributes.
 VALUE = 1 << 20
 #: An error within this many characters before the end of the text read so far may only mean that the text continues in
-#: the next piece.  No word of JSON is as long.
+#: the next piece.  The words of JSON, such as ``false``, are shorter.
 _CUT = 16
 _BLANK = re.compile(r"[ \t\r\n]*")
 
@@ -34,7 +34,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Walker:
-    """A position in a JSON text.  Methods raise InvalidGraph, with the line, for text that is not well-formed."""
+    """A position in a JSON text.  Methods raise InvalidGraph, which names the line, for text that is not
+    well-formed.
+    """
 
     def __init__(self, pieces: Iterator[str]) -> None:
         self._pieces = pieces
@@ -58,8 +60,8 @@ class Walker:
     def _more(self) -> bool:
         """Read another piece; return False at the end of the text.
 
-        The piece is at least as long as the text held so far, so that all attempts to decode a value together take
-        linear time.
+        The piece is at least as long as the text held so far, so that repeated attempts to decode a long value take
+        linear time in total.
         """
         if self._ended:
             return False
@@ -76,7 +78,7 @@ class Walker:
         return length > 0
 
     def peek(self) -> str:
-        """Return the next character that is no blank; empty at the end."""
+        """Return the next character that is not white space; an empty string at the end of the text."""
         while True:
             blank = _BLANK.match(self._text, self._at)
             self._at = self._at if blank is None else blank.end()
@@ -122,7 +124,7 @@ class Walker:
         return InvalidGraph(f"not well-formed JSON: {error.msg}", line=line)
 
     def members(self) -> Iterator[str]:
-        """Yield the names of the members of an object; the caller reads the value of each."""
+        """Yield the names of the members of an object; after each name the caller must read the value."""
         seen: set[str] = set()
         self._take("{")
         if self.peek() == "}":
@@ -143,7 +145,9 @@ class Walker:
             self._take(",")
 
     def items(self) -> Iterator[int]:
-        """Yield the positions in an array, from 0; the caller reads the value of each."""
+        """Yield the positions of the elements of an array, from 0; after each position the caller must read the
+        element.
+        """
         self._take("[")
         if self.peek() == "]":
             self._at += 1

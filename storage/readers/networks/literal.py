@@ -20,9 +20,10 @@ Token = tuple[str, str]
 
 
 def parse_dict(text: str, line: int) -> dict[str, tuple[str, int]]:
-    """Return the members of one dictionary as text, with their line; nested collections become ``[...]``.
+    """Return the items of one dictionary: for each key, the value as text and the line; nested collections become
+    ``[...]``.
 
-    Raises InvalidGraph for everything that is no dictionary of literals.
+    Raises InvalidGraph if ``text`` is not a dictionary of literals.
     """
     tokens = _tokens(text, line)
     members: dict[str, tuple[str, int]] = {}

@@ -44,7 +44,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _head(text: str, line: int) -> tuple[str, int]:
-    """Return a vertex and the number of lines that follow for it."""
+    """Return the vertex and the number of neighbours from a line ``u degree``; each neighbour has a line of its own."""
     words = fields.words(text)
     if len(words) != 2:
         raise InvalidGraph(f"expected 'u degree', found {fields.shown(text)}", line=line, field="degree")

@@ -31,7 +31,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _row(text: str, line: int) -> tuple[str, str, dict[str, tuple[str, int]]]:
-    """Return ends and attributes; the character before the brace is the separator of the fields."""
+    """Return the two ends and the attributes of an edge.  The character before the brace is the separator of the
+    fields.
+    """
     ends, brace, rest = text.partition("{")
     separator = None if ends[-1:] not in _SEPARATORS else ends[-1:]
     words = (

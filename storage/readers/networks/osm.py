@@ -1,8 +1,8 @@
 """Reads extracts of OpenStreetMap (.osm.pbf, .osm) as networks for walking, cycling or driving.
 
 Vertices are the junctions and the ends of ways, named by their OpenStreetMap ids.  An arc is the stretch of a way
-between two of them; its metres are the length of its line.  Only the largest part of the network in which every vertex
-reaches every other is kept.  ``storage.readers.networks.osm_modes`` decides which ways are used.
+between two vertices; its length in metres is measured along the line.  Only the largest strongly connected component of
+the network is kept.  ``storage.readers.networks.osm_modes`` decides which ways are used.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from storage.readers.networks.osm_modes import MODES, TravelMode
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
-#: The weights to choose from, the first of which is the default, and their units.
+#: Names and units of the weights that the caller may choose; the first is the default.
 UNITS: Final = {"seconds": "s", "metres": "m"}
-#: Digits after the point that weights keep; tenths of a second or a metre are finer than the data.
+#: Number of digits after the decimal point that weights keep; tenths of a second or a metre are finer than the data.
 DIGITS: Final = 1
 #: Bytes of memory that each node of a way takes while the file is read, counted against ``ReadLimits``.
 _ENTRY: Final = 48
@@ -117,9 +117,10 @@ class _Ways:
 
     Attributes:
         nodes: the ids of the nodes of all ways.
-        starts: where each way begins in ``nodes``, and the end of the last way.
-        speeds: kilometres an hour on each way.
-        forward, backward: whether each way may be used in the direction in which it is drawn, and in the opposite one.
+        starts: for each way, the position in ``nodes`` of its first node; then the end of the last way.
+        speeds: the speed on each way, in kilometres an hour.
+        forward, backward: whether each way may be used in the direction in which it is drawn, and whether in the
+            opposite direction.
         seen: the number of ways with a tag ``highway``.
         ferries: the number of ferries, which are left out.
     """
@@ -171,8 +172,8 @@ class _Places:
 
     Attributes:
         ids: the ids of the nodes, ascending.
-        longitudes, latitudes: degrees; NaN for nodes that the file lacks.
-        blocked: whether a barrier stops the traveller there.
+        longitudes, latitudes: coordinates in degrees; NaN for nodes that the file lacks.
+        blocked: whether a barrier at the node stops the traveller.
     """
 
     ids: Ids
@@ -196,7 +197,7 @@ def _places(path: Path, mode: TravelMode, ways: _Ways) -> _Places:
 
 @dataclass
 class _Network:
-    """Arcs between junctions; each has the ids of its ends, metres, and kilometres an hour."""
+    """Arcs between junctions: ids of the ends, length in metres, and speed in kilometres an hour."""
 
     tails: Ids
     heads: Ids
@@ -208,7 +209,7 @@ class _Network:
 def _network(ways: _Ways, places: _Places) -> _Network:
     """Return the arcs between the junctions of ``ways``; an arc is left out if one of its nodes is missing or blocked.
 
-    An arc of an undirected network, or of a way that is open in both directions, is listed in both.
+    If the network is undirected, or a way is open in both directions, its arcs are listed in both directions.
     """
     where = np.searchsorted(places.ids, ways.nodes)
     x, y = places.longitudes[where], places.latitudes[where]
@@ -240,7 +241,7 @@ def _network(ways: _Ways, places: _Places) -> _Network:
 
 
 def _largest(network: _Network, *, directed: bool) -> npt.NDArray[np.bool_]:
-    """Return which arcs belong to the largest part in which every vertex reaches every other."""
+    """Return which arcs belong to the largest strongly connected component."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,7 +1,7 @@
 """Which ways of OpenStreetMap a person may use on foot, by bicycle or by car, in which directions, and how fast.
 
 The rules follow the pages *Key:highway*, *Key:access*, *Key:oneway* and *Key:barrier* of the OpenStreetMap wiki; the
-speeds are such as routers use.  ``docs/formats.md`` describes rules and speeds.
+speeds are typical of route planners.  ``docs/formats.md`` describes rules and speeds.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _CLOSED: Final = frozenset(
     {"no", "private", "agricultural", "forestry", "delivery", "emergency", "military", "permit", "psv", "bus"}
     | {"use_sidepath", "dismount", "discouraged"}
 )
-#: Values of ``service`` for roads that lead nowhere else, as in car parks; drivers do not use them.
+#: Values of ``service`` for roads without through traffic, as in car parks; mode ``driving`` does not use them.
 _CUL_DE_SACS: Final = frozenset({"parking_aisle", "drive-through", "emergency_access"})
 _FORWARD: Final = frozenset({"yes", "true", "1"})
 _BACKWARD: Final = frozenset({"-1", "reverse"})
 _TURNED: Final = frozenset({"reversible", "alternating"})
 _LIMIT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s?(km/h|mph|knots)?")
 _KILOMETRES: Final = {None: 1.0, "": 1.0, "km/h": 1.0, "mph": 1.609344, "knots": 1.852}
-#: The limit in kilometres an hour for each word that is used in place of a number.
+#: The speed limit in kilometres an hour for each word that ``maxspeed`` may have in place of a number.
 _WORDS: Final = {"walk": 6.0, "none": 130.0}
 #: Smallest and largest plausible speed limits, in kilometres an hour; a limit outside of them is ignored.
 _LEAST_LIMIT: Final = 5.0
@@ -40,12 +40,13 @@ class TravelMode:
 
     Attributes:
         name: name of the mode.
-        open: kilometres an hour on each kind of way (value of ``highway``) that is open unless a tag closes it.
-        told: kilometres an hour on each kind of way that is open only if a tag opens it.
-        access: the tags that close or open a way; the first of them that a way has decides.
-        barriers: kinds of barriers that stop the traveller unless a tag opens them.
+        open: the speed in kilometres an hour on each kind of way (value of ``highway``) that may be used unless a tag
+            forbids it.
+        told: the speed on each kind of way that may be used only if a tag allows it.
+        access: the tags that allow or forbid use; the first of these tags with a known value decides.
+        barriers: kinds of barriers that stop the traveller unless a tag allows passage.
         directed: whether one-way streets count.
-        limits: whether travellers are as fast as the speed limit.
+        limits: whether a speed limit replaces the speed of the kind of way.
     """
 
     name: str
@@ -71,8 +72,8 @@ class TravelMode:
         return self.told.get(kind, 0.0) if told else 0.0
 
     def directions(self, tags: Mapping[str, str]) -> tuple[bool, bool]:
-        """Return whether a way with ``tags`` may be used in the direction in which it is drawn, and in the opposite
-        one.
+        """Return whether a way with ``tags`` may be used in the direction in which it is drawn, and whether in the
+        opposite direction.
         """
         if not self.directed:
             return True, True
@@ -99,7 +100,9 @@ class TravelMode:
         return kind in self.barriers if told is None else not told
 
     def _told(self, tags: Mapping[str, str]) -> bool | None:
-        """Return whether tags open or close a way or a barrier; None if they say nothing."""
+        """Return True if access tags allow the use of a way or barrier, False if they forbid it; None if they say
+        nothing.
+        """
         for key in self.access:
             value = tags.get(key)
             if value in _CLOSED:

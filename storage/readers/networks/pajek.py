@@ -83,7 +83,9 @@ class _Pajek:
         self._options.limits.check_vertices(self._n, line)
 
     def _relations(self, words: list[str], line: int) -> None:
-        """Read ``*Arcs :2 "name"``, which begins the lines of one of several relations."""
+        """Read the rest of a section line such as ``*Arcs :2 "name"``, which names a relation; refuse a file with
+        several relations.
+        """
         relation = words[0] if words and words[0].startswith(":") else None
         if self._relation not in (None, relation) and relation is not None:
             message = f"relations {self._relation} and {relation}: several networks in one file; keep one of them"

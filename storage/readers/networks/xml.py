@@ -12,7 +12,8 @@ from storage.errors import InvalidGraph
 from storage.readers.fields import shown
 from storage.readers.source import Source
 
-#: Most bytes of a tag or comment: the parser reads an unfinished tag or comment again with every further piece.
+#: Maximum size of a tag or comment in bytes.  The parser scans an unfinished tag or comment again with every further
+#: piece, so its size must be bounded.
 _TOKEN = 4 << 20
 _ENCODING = re.compile(rb"\s*+<\?xml[^>]{0,200}?\sencoding\s*+=\s*+[\"']([^\"'>]{1,80}+)[\"']")
 
@@ -66,7 +67,9 @@ def _feed(source: Source, parser: xmlreader.IncrementalParser) -> None:
 
 
 def _check_encoding(start: bytes) -> None:
-    """Refuse an encoding that the parser cannot read; it reads some by itself, and all of one byte per character."""
+    """Refuse an encoding that the parser cannot read.  It has some encodings built in, and can read all with one byte
+    per character.
+    """
     declared = _ENCODING.match(start)
     if declared is None:
         return

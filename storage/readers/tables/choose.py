@@ -1,6 +1,4 @@
-"""Chooses the columns of an edge list that are read: those that the caller names, else by their names, else by their
-positions.
-"""
+"""Chooses which columns of an edge list are read: by the caller's choice, else by column names, else by position."""
 
 from __future__ import annotations
 
@@ -36,13 +34,13 @@ from storage.readers.tables.ends import (
 )
 from storage.readers.tables.remarks import Remarks
 
-#: Numbers with marks between thousands; the row parser refuses them.
+#: Matches numbers with separators between thousands, such as ``1,000``; the row parser refuses them.
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})++(?:[.,][0-9]++)?")
-#: A sign before or instead of a number: ``$5``, ``w=5``, ``=``.
+#: Matches fields with a sign before or instead of a number: ``$5``, ``w=5``, ``=``.
 _DRESSED = re.compile(r"(?:\w{1,20}+\s?[=:]|[^\w\s.+-])\s?[+-]?[0-9.]|[=:@$€£]$")
-#: A day in eight digits, such as 20240131.
+#: Matches a date in eight digits, such as 20240131.
 _DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])")
-#: The first days of 2000 and of 2050 as Excel counts days.
+#: The days 2000-01-01 and 2050-01-01 as Excel's day numbers.
 _EXCEL_2000, _EXCEL_2050 = 36526, 54789
 _NUMBERED = 8
 #: If fewer rows than this were sampled, they are taken to be all rows of the file.
@@ -63,7 +61,7 @@ class Columns:
 def choose(
     names: list[str] | None, body: list[list[str]], width: int, options: ReadOptions, remarks: Remarks
 ) -> Columns:
-    """Return the columns of source, target and weight: those that the caller names, else by name, else by position."""
+    """Return the columns of source, target and weight: by the caller's choice, else by name, else by position."""
     wanted = _wanted(options.column, names, width, "weight" if options.length_of is None else "length_of")
     kind = _kind(names, body)
     if names is not None and (found := _series(names, body, options)) is not None:
@@ -92,7 +90,7 @@ def choose(
 
 
 def _series(names: list[str], body: list[list[str]], options: ReadOptions) -> Columns | None:
-    """Return the columns, by position, for headers such as ``V1, V2, V3`` or ``a, b, c``, which only number columns."""
+    """Return the columns by position if the header only numbers them (``V1, V2, V3`` or ``a, b, c``); else None."""
     named = [i for i, name in enumerate(names) if _is_named(name)]
     wished = options.column or options.source or options.target
     if wished or len(named) != 3 or not is_series([names[i] for i in named]) or not _holds_numbers(body, named[2]):
@@ -140,7 +138,7 @@ def _ends(
 
 
 def _by_place(names: list[str], body: list[list[str]], free: list[int], missing: int) -> list[int]:
-    """Return the ``missing`` ends by their positions, if all other columns of the header are recognised."""
+    """Return the positions of the ``missing`` ends if the names of all other columns are recognised."""
     left = [i for i in free if _is_named(names[i]) and not (_holds_numbers(body, i) and is_measure(names[i]))]
     if missing == 2 and left and are_reversed(names[left[0]], names[left[-1]]):
         raise asked(names, "the order of these says the opposite of their names")
@@ -159,8 +157,8 @@ def _by_place(names: list[str], body: list[list[str]], free: list[int], missing:
 
 
 def _are_x_and_y(names: list[str], body: list[list[str]], left: list[int]) -> bool:
-    """Return whether ``x`` and ``y`` are the ends of arcs; they are if there is a length and they have no fractions,
-    unlike coordinates.
+    """Return whether columns ``x`` and ``y`` hold the ends of arcs and no coordinates: their values have no
+    fractions.
     """
     cells = [row[i] for row in body for i in left]
     return [plain(names[i]) for i in left] == ["x", "y"] and all(is_whole(f) or not is_number(f, True) for f in cells)
@@ -188,10 +186,11 @@ def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
 
 
 def _refuse_times(body: list[list[str]]) -> None:
-    """Refuse rows ``t u v``: the first column never decreases, and has no number of the second and third column, which
-    have numbers in common.
+    """Refuse rows ``t u v``: the first column never decreases and shares no number with the other two columns, which
+    share numbers with each other.
 
-    Long files are not refused, because ``body`` has only their first rows, in which sources need not occur as targets.
+    Long files are not refused: ``body`` has only their first rows, in which the sources of real arcs need not occur as
+    targets.
     """
     if not 3 <= len(body) < _FEW or len(body[0]) != 3 or not all(is_whole(f) for row in body for f in row):
         return
@@ -224,7 +223,7 @@ def choose_by_name(
 ) -> Columns:
     """Return the columns of source, target and weight of a table with named, typed columns, by the rules of edge lists.
 
-    ``sample`` are some rows as text; their values show whether a column holds dates, or says which edges are directed.
+    ``sample`` has some rows as text.  Its values show whether a column holds dates, or says which edges are directed.
     """
     body = [list(row) for row in sample] or [["0" if number else "x" for number in numeric]]
     return choose(names, body, len(names), options, Remarks())
@@ -248,8 +247,8 @@ def _wanted(name: str | None, names: list[str] | None, width: int, field: str) -
 def _default_weight(
     names: list[str] | None, body: list[list[str]], rest: list[int], ends: tuple[int, int], remarks: Remarks
 ) -> int | None:
-    """Return the column that is named like a length, or, without names, the third column if it holds numbers; refuse
-    other numbers.
+    """Return the column that is named like a length; without column names, return the third column if it holds numbers.
+    Refuse tables in which other columns hold numbers.
     """
     first, last = min(ends), max(ends)
     if names is None:
@@ -260,7 +259,7 @@ def _default_weight(
                 "--unweighted",
                 field="weight",
             )
-        # A few missing values or decimal commas are ignored here: the row parser refuses what it cannot read.
+        # A few missing values or decimal commas do not matter here: the row parser refuses values that it cannot read.
         if third is None or not _holds_numbers(body, third):
             _refuse_units(body, third)
             _refuse_other_columns(body, ends, third)
@@ -297,7 +296,7 @@ def _default_weight(
 
 
 def _is_named(name: str) -> bool:
-    """Return whether a column has a name; the row numbers of pandas and of R have none."""
+    """Return whether a column has a real name; row numbers of pandas and of R have none."""
     return (plain(name) not in ("", "unnamed0") or not name.isascii()) and not name.startswith("__index_level_")
 
 
@@ -329,7 +328,7 @@ def _refuse_units(body: list[list[str]], column: int | None) -> None:
 
 
 def _refuse_other_columns(body: list[list[str]], ends: tuple[int, int], third: int | None) -> None:
-    """Refuse a third column of text if numbers follow it, or if it contains vertices of the second column."""
+    """Refuse a third column of text if a later column has numbers, or if it has vertices of the second column."""
     if third is None or len(body) < 2:
         return
     numbers = next((i for i in range(third + 1, len(body[0])) if _holds_numbers(body, i)), None)
@@ -350,8 +349,8 @@ def _refuse_other_columns(body: list[list[str]], ends: tuple[int, int], third: i
 
 
 def _dates(body: list[list[str]], column: int, *, whole: bool = False) -> bool:
-    """Return whether all values read like seconds since 1970, or like 20240131; with ``whole``, only whole numbers
-    count.
+    """Return whether all values read like seconds since 1970, or like 20240131; with ``whole``, values with fractions
+    do not count as dates.
     """
     there = [row[column] for row in body if not is_missing(row[column])]
     if there and all(map(_DAY.fullmatch, there)):
@@ -372,12 +371,12 @@ def _days(body: list[list[str]], column: int) -> bool:
 
 
 def _value(token: str) -> float:
-    """Return a number as float, 0 for anything else; only the magnitude of most values matters."""
+    """Return a number as float, 0 for other text; callers only need the magnitude of most values."""
     return float(token.replace(",", ".")) if is_number(token, True) else 0.0
 
 
 def _numbered(body: list[list[str]], width: int) -> bool:
-    """Return whether column 1 only numbers the rows: id, u, v, fraction, as in the road networks of F. Li."""
+    """Return whether column 1 only numbers rows of id, u, v and a fraction, as in the road networks of F. Li."""
     if width != 4 or len(body) < _NUMBERED or not all(is_whole(f) for row in body for f in row[:3]):
         return False
     first = int(body[0][0])
@@ -386,7 +385,7 @@ def _numbered(body: list[list[str]], width: int) -> bool:
 
 
 def _kind(names: list[str] | None, body: list[list[str]]) -> int | None:
-    """Return the column ``Type`` of Gephi if it gives a direction, or a column ``directed`` if it is not empty."""
+    """Return the column ``Type`` of Gephi if it has directions, or a column ``directed`` if it is not empty."""
     for i, name in enumerate(names or []):
         known = kinds_of(name)
         if any(row[i].lower() in known if known is KINDS else not is_missing(row[i]) for row in body if known):

@@ -17,8 +17,8 @@ YES: Final = MappingProxyType({**KINDS, "true": True, "yes": True, "1": True, "f
 
 
 def kinds_of(name: str) -> Mapping[str, bool]:
-    """Return the values of a column of this name, and whether each means directed; empty for a column that does not say
-    which edges are directed.
+    """Return the values that a column of this name may have, and whether each means directed; an empty mapping if such
+    a column does not say which edges are directed.
     """
     short = plain(name)
     return KINDS if short in ("type", "edgetype") else YES if short in ("directed", "isdirected") else {}
@@ -26,7 +26,7 @@ def kinds_of(name: str) -> Mapping[str, bool]:
 
 def direction_of(name: str, values: Iterable[str]) -> bool:
     """Return whether the column ``name`` says that all edges are directed; raise InvalidGraph if some are directed and
-    some are not, or if it does not say.
+    some are not, or if a value is unknown.
     """
     known, found = kinds_of(name), set()
     for value in set(values):

@@ -1,4 +1,6 @@
-"""Finds rows whose meaning is doubtful: comments that look like arcs, and marks that may separate thousands."""
+"""Finds rows whose meaning is doubtful: comments that look like arcs, and points or commas that may separate
+thousands.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,7 @@ class DecimalMarks:
         self._padded: tuple[str, int] | None = None
 
     def look(self, cells: list[str], line: int) -> bool:
-        """Examine the numbers of a line; return whether further lines can still change the result of ``notes``."""
+        """Examine the numbers of a line; return whether the result of ``notes`` still depends on further lines."""
         for cell in cells:
             if "." not in cell and "," not in cell:
                 if fields.is_whole(cell):
@@ -120,7 +122,7 @@ class DecimalMarks:
                 return
 
     def notes(self) -> list[str]:
-        """Return the note that says how the comma or point was read, if it could separate decimals or thousands.
+        """Return a note on how the comma or point was read, if it could be a decimal mark or separate thousands.
 
         Raises:
             InvalidGraph: some decimals end in 0, and other numbers are whole.  Programs that write trailing zeros write

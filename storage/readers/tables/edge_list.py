@@ -29,16 +29,18 @@ from storage.readers.tables.sniff import COMMENTS, Sniffed, sniff
 from storage.readers.tables.table import ArcTable
 from storage.readers.tables.text_rows import is_comment
 
-#: The comment in which SNAP writes the numbers of vertices and of edges.
+#: Matches SNAP's comment with the numbers of vertices and edges.
 _SNAP = re.compile(r"#\s*+Nodes:\s*+([0-9]{1,18})\s++Edges:\s*+([0-9]{1,18})", re.IGNORECASE)
-#: A first line 'n m' that may be an arc is taken for counts if at least this many rows follow; if fewer follow, the
-#: file is refused, so that the caller decides.
+#: A first line 'n m' that may be an arc is taken for counts if at least this many rows follow.  If fewer rows follow,
+#: the file is refused, and the caller must decide.
 _FEW = 32
 
 
 @dataclass(frozen=True)
 class _Declared:
-    """Counts of vertices and rows that the file states; if ``exact``, wrong counts are an error."""
+    """Numbers of vertices (n) and rows (m) that the file states, and the line that states them.  If ``exact``, wrong
+    counts are an error.
+    """
 
     n: int
     m: int
@@ -109,7 +111,9 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
 
 
 def _note_square(entries: int, sniffed: Sniffed, options: ReadOptions) -> list[str]:
-    """Return a note if the file has only three rows of three numbers, which are read as edges but may be a matrix."""
+    """Return a note if the file has only three rows of three numbers, which are read as edges but may be a 3 × 3
+    matrix.
+    """
     if options.told or options.column or options.source or options.target or options.unweighted:
         return []
     layout = sniffed.layout
@@ -120,7 +124,7 @@ def _note_square(entries: int, sniffed: Sniffed, options: ReadOptions) -> list[s
 
 
 def _direction(source: Source, options: ReadOptions, sniffed: Sniffed) -> tuple[bool, list[str]]:
-    """Return whether the edges are directed, which the caller or else the file says, and notes for the receipt."""
+    """Return whether the edges are directed, by the options or else by the file, and notes for the receipt."""
     stated, notes = sniffed.remarks.directed, sniffed.remarks.notes(options)
     if options.directed is not None:
         return options.directed, notes
@@ -137,7 +141,7 @@ def _direction(source: Source, options: ReadOptions, sniffed: Sniffed) -> tuple[
 
 
 def _directed(source: Source, sniffed: Sniffed) -> bool:
-    """Return whether the column ``Type`` says that the edges are directed."""
+    """Return whether the column of directions (such as ``Type``) says that the edges are directed."""
     layout, known = sniffed.layout, kinds_of(sniffed.kind_name)
     found: bool | None = None
     for block in source.body(sniffed.skip):
@@ -177,7 +181,7 @@ def _check_kinds(arcs: ArcList, remarks: Remarks) -> None:
 
 
 def _refuse_all_pairs(arcs: ArcList) -> None:
-    """Refuse an edge list of all pairs in which some weigh 0: it is not clear whether 0 is a length or means no arc."""
+    """Refuse an edge list of all pairs of vertices in which some weights are 0: a 0 may be a length or mean no arc."""
     n = math.isqrt(len(arcs.tails))
     if arcs.weights is None or n < 3 or n * n != len(arcs.tails):
         return
@@ -192,7 +196,7 @@ def _refuse_all_pairs(arcs: ArcList) -> None:
 
 
 def _refuse_second_header(arcs: ArcList, names: AnyArray, sniffed: Sniffed) -> None:
-    """Refuse a second header among the rows, which joined files have."""
+    """Refuse a second header among the rows, which is left when files are joined."""
     header = sniffed.layout.names
     known = [np.flatnonzero(names == name) for name in header] if sniffed.header else []
     if not known or not all(map(len, known)):
@@ -203,7 +207,9 @@ def _refuse_second_header(arcs: ArcList, names: AnyArray, sniffed: Sniffed) -> N
 
 
 def _refuse_end(arcs: ArcList) -> None:
-    """Refuse a last row that has only 0 or only -1: in some exercises it marks the end, and would become a vertex."""
+    """Refuse a last row that has only 0 or only -1: in some exercises such a row marks the end; its number would become
+    a vertex.
+    """
     end = int(arcs.tails[-1])
     same = int(arcs.heads[-1]) == end and (arcs.weights is None or arcs.weights[-1] == end)
     if not same or end not in (0, -1) or len(arcs.tails) < 2:
@@ -225,7 +231,7 @@ def _check_counts(counts: tuple[int, int, int], vertices: int, rows: int) -> Non
 
 
 def _refuse_count(first: str, second: str, rest: int, line: int) -> None:
-    """Refuse a first row ``n m`` above m rows of names: taken for an arc, it would add two vertices."""
+    """Refuse a first row ``n m`` above m rows of names: taken for an arc, this row would add two vertices."""
     if rest > 0 and is_label(first) and second == str(rest):
         raise InvalidGraph(
             f"'{first} {second}' counts the {rest} rows below, whose vertices are names: leave it out, or, if it is an "
@@ -250,7 +256,9 @@ def _is_size_line(arcs: ArcList, line: int) -> bool:
 
 
 def _refuse_start(arcs: ArcList, rest: int, line: int) -> None:
-    """Refuse a first row ``n m s`` above m rows whose vertices are at most n, as in exercises."""
+    """Refuse a first row ``n m s`` above m rows whose vertices are at most n: exercises give the counts and a source in
+    this way.
+    """
     n = int(arcs.tails[0])
     if max(int(arcs.tails[1:].max()), int(arcs.heads[1:].max())) <= n:
         raise InvalidGraph(
@@ -272,7 +280,9 @@ def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:
 
 
 def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options: ReadOptions) -> AnyArray | None:
-    """Return the labels that a count n declares, 0 .. n - 1 or 1 .. n; None if it only counts vertices that occur."""
+    """Return the labels that a count n declares, 0 .. n - 1 or 1 .. n; None if n is just the number of vertices that
+    occur.
+    """
     rows = len(arcs.tails)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))
     high = max(int(arcs.tails.max()), int(arcs.heads.max()))
@@ -293,9 +303,10 @@ def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options
 
 
 def _first_row(arcs: ArcList, line: int) -> _Declared | None:
-    """Return the first row as counts ``n m`` if it can be: m rows follow, and all vertices lie within n.
+    """If the first row can be counts ``n m`` (m rows follow, and all vertices lie within n), return these counts; else
+    None.
 
-    Raises InvalidGraph if so few rows follow that the first row may also be an arc.
+    Raises InvalidGraph if fewer than _FEW rows follow, so that the first row may also be an arc.
     """
     n, m = int(arcs.tails[0]), int(arcs.heads[0])
     rest = len(arcs.tails) - 1

@@ -10,7 +10,8 @@ from storage.errors import InvalidRequest
 from storage.readers.fields import is_number
 from storage.readers.lengths import is_measure, plain
 
-#: Names of the two ends, without blanks, underscores and endings such as "id"; earlier pairs are preferred.
+#: Pairs of column names for source and target, without blanks, underscores and endings such as "id"; an earlier pair in
+#: this list is preferred.
 _PAIRS: Final = (
     ("source", "target"), ("src", "dst"), ("src", "tgt"), ("from", "to"), ("origin", "destination"), ("orig", "dest"),
     ("tail", "head"), ("u", "v"), ("init", "term"), ("sender", "receiver"), ("sender", "recipient"),
@@ -25,15 +26,15 @@ _SOURCES: Final = tuple(dict.fromkeys(source for source, _ in _PAIRS))
 _TARGETS: Final = tuple(dict.fromkeys(target for _, target in _PAIRS))
 _ENDINGS: Final = re.compile(r"(node|vertex|osm|stop|station|knoten|ort)?(id|nodeid|index)?$")
 _BEGINNINGS: Final = re.compile(r"(?:link|edge|arc|node|vertex|id)(?=[a-z])")
-#: Words that, numbered 1 and 2 or a and b, name both ends: ``stop_a`` and ``stop_b``.
+#: Matches a word with a number or letter, as in names of the two ends of an edge: ``stop_a`` and ``stop_b``.
 _COUNTED: Final = re.compile(
     r"([a-z]*(?:id|node|vertex|vert|point|stop|station|city|town|place|airport|country|protein|gene|interactor|residue|atom|"
     r"person|user|author|actor|entity|item|bus|stadt|ort|knoten|bahnhof|haltestelle|ville|noeud|gare|sommet|ciudad|nodo|"
     r"estacion)|(?:v|x|var|col|column|field)(?=[0-9]))(?:id)?([0-9]++|[a-z])(?:id)?"
 )
-#: Names that only number the columns, as in R, data frames and spreadsheets.
+#: Matches names that only number the columns (``V1``, ``col2``), as in R, data frames and spreadsheets.
 _NUMBERED: Final = re.compile(r"(v|x|c|var|col|column|field|f)([0-9]{1,3})")
-#: Names of both ends that begin with their letter: ``A Node`` and ``B Node`` in models of traffic.
+#: Matches names of the two ends that begin with the letter A or B: ``A Node`` and ``B Node`` in models of traffic.
 _LETTERED: Final = re.compile(r"([ab])(node|vertex|point|stop|station|zone)(?:id|no|nr)?")
 #: Names of columns that hold no vertices, but ids, names, kinds, times or weights of the edges themselves.
 _NUMBERS: Final = frozenset({"id", "fid", "gid", "oid", "uid", "eid", "objectid", "ogcfid", "osmid", "edgeid", "arcid",
@@ -50,21 +51,24 @@ _COORDINATE: Final = re.compile(
     r"(?:from|to|start|end|origin|destination|dest|source|target|src|dst|node|stop|point)?"
     r"(?:[xyz]|lon|lat|lng|long|latitude|longitude|easting|northing|[xyz]?coord|point[xyz])(?:from|to|start|end|[0-9]|[ab])?"
 )
-#: Names of columns that may make a row an arc in both directions: by a value of ``_NO`` in ``ONE_WAY``, by a value of
-#: ``_YES`` in ``_TWO_WAY``, or by the length of the reverse arc in ``_WAY_BACK``.
+#: Names of columns that may make a row an arc in both directions.  A column in ``ONE_WAY`` does so by a value in
+#: ``_NO``, a column in ``_TWO_WAY`` by a value in ``_YES``, and a column in ``_WAY_BACK`` by holding the length of the
+#: reverse arc.
 ONE_WAY: Final = frozenset({"oneway", "isoneway", "onewaystreet"})
 _TWO_WAY: Final = frozenset({"bidirectional", "bidir", "isbidirectional", "twoway", "reversible", "bothways"})
 _WAY_BACK: Final = frozenset({"reversecost", "rcost", "costreverse", "reversetime", "reverselength", "backwardcost"})
 _NO: Final = frozenset({"no", "false", "0", "n", "b"})
 _YES: Final = frozenset({"yes", "true", "1", "y", "t"})
-#: Words of headers that name neither ends nor lengths.
+#: Words in headers that stand neither for vertices nor for lengths.
 _ROLES: Final = frozenset({"subject", "predicate", "object", "relation", "relationship", "interaction", "edgetype",
                            "linktype", "edge", "property", "cluster", "group", "community",
                            "module"})  # fmt: skip
 
 
 def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
-    """Return whether names include those of a source and a target; single letters count only with ``letters``."""
+    """Return whether ``names`` contains a usual name of a source column and one of a target column; single letters
+    count only with ``letters``.
+    """
     known = {_end(name) for name in names if letters or len(name) > 1}
     ends = not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS)
     return ends or _counted([name for name in names if len(name) > 1]) is not None
@@ -73,8 +77,8 @@ def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
 def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether a row above ``rows`` contains names of columns, even if their meaning is unknown.
 
-    ``node1, node2`` may be vertices; they count as names of columns if no such word occurs in ``rows``, and no number
-    in their own row.
+    ``node1, node2`` may be vertices; they count as names of columns if no word of this kind occurs in ``rows``, and no
+    number in their own row.
     """
     known = {_end(name) for name in names if len(name) > 1}
     if not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS):
@@ -113,8 +117,8 @@ def _end(name: str) -> str:
 
 
 def find_ends(names: Sequence[str], source: int | None, target: int | None) -> tuple[int | None, int | None]:
-    """Return the positions of source and target by name, None if no name tells; positions that the caller gave are
-    kept.
+    """Return the positions of the source and target columns by their names, None where no name decides; positions that
+    the caller gave are kept.
 
     Raises InvalidRequest for ``head, tail``, because the order of the columns and their names contradict each other.
     """
@@ -142,12 +146,12 @@ def _first(short: Sequence[str], known: Sequence[str], other: int | None) -> int
 
 
 def are_reversed(first: str, second: str) -> bool:
-    """Return whether the first of two columns is named like a target, or the second like a source."""
+    """Return whether, of two columns, the first one is named like a target or the second one like a source."""
     return _end(first) in _TARGETS or _end(second) in _SOURCES
 
 
 def _counted(names: Sequence[str]) -> tuple[int, int] | None:
-    """Return the two columns named like ``node1`` and ``node2``; None if there are more or fewer."""
+    """Return the two columns named like ``node1`` and ``node2``; None if the number of such columns is not two."""
     stems: dict[str, dict[str, int]] = {}
     for i, name in enumerate(names):
         short = plain(name)
@@ -164,7 +168,7 @@ def _counted(names: Sequence[str]) -> tuple[int, int] | None:
 
 def is_series(names: Sequence[str]) -> bool:
     """Return whether names only number the columns, as ``V1, V2, V3``, ``X0, X1, X2`` and ``a, b, c`` do; names of
-    coordinates do not.
+    coordinates, such as ``x, y, z``, do not count.
     """
     short = [plain(name) for name in names]
     letters = [ord(name) for name in short if len(name) == 1]
@@ -195,8 +199,8 @@ def asked(names: Sequence[str], why: str) -> InvalidRequest:
 
 
 def refuse_both_ways(names: Sequence[str], body: Sequence[Sequence[str]], used: Sequence[int | None]) -> None:
-    """Refuse a table in which a further column marks some rows as arcs in both directions, or has the lengths of
-    reverse arcs.
+    """Refuse a table in which a column that is not read marks some rows as arcs in both directions, or has the lengths
+    of reverse arcs.
 
     Args:
         names: names of the columns.
@@ -208,7 +212,8 @@ def refuse_both_ways(names: Sequence[str], body: Sequence[Sequence[str]], used: 
     """
     short = [plain(name) for name in names]
     if "osmid" in short and not {"u", "v", "from", "to"} <= set(short):
-        # OSMnx lists both arcs of a two-way street; only its undirected tables, with u, v, from and to, list one.
+        # OSMnx lists both arcs of a two-way street, except in its undirected tables, which have columns u, v, from and
+        # to.
         return
     for i, name in enumerate(short):
         values = {row[i].strip().lower() for row in body} if i not in used else set()

@@ -1,4 +1,6 @@
-"""Decides whether the first row of an edge list has names of columns or is an arc, and refuses other first rows."""
+"""Decides whether the first row of an edge list is a header with names of columns or an arc, and refuses any other
+first row.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,25 @@ from storage.readers.tables.ends import is_column, looks_like_names, names_ends
 
 __all__ = ["find_header", "no_banner", "refuse_first_row", "refuse_marks", "refuse_types"]
 
-#: A number in any notation, which is no name of a column.
+#: Matches a number in any notation; such a field is no name of a column.
 _DIGITS: Final = re.compile(r"[+-]?[0-9][0-9.,']*+")
-#: Signs that begin comments of other programs; they are no names of columns.
+#: Matches signs that begin comments in files of other programs; such fields are no names of columns.
 _MARK: Final = re.compile(r"[!$&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]+")
-#: Words of titles and of counts; as names of columns they occur only together with names of the ends.
+#: Words of titles and of counts; a header contains them only together with names of source and target columns.
 _TITLE: Final = frozenset({"graph", "digraph", "multigraph", "subgraph", "network", "directed", "undirected",
                            "weighted", "unweighted", "vertices", "nodes", "edges", "arcs", "matrix",
                            "list"})  # fmt: skip
 _WORD: Final = re.compile(r"[^\W\d]")
-#: If at least this many rows are examined below the first row, that row may be an arc although it shares no vertex with
-#: them, because the file may have further rows.
+#: If at least this many rows are examined below the first row, the first row may be an arc although it shares no vertex
+#: with them, because the file may have more rows.
 _MANY: Final = 500
 
 Line = tuple[int, str]
 
 
 def find_header(rows: list[list[str]], width: int, line: Line, commented: bool) -> list[str] | None:
-    """Return the names in the first row if it has names of columns: known names, or words above a column of numbers.
+    """Return the names of columns in the first row, if it is a header: it has known names, or words above a column of
+    numbers.
 
     Args:
         rows: the first rows, as fields.
@@ -90,7 +93,7 @@ def _has_row_names(first: list[str], rest: list[list[str]]) -> bool:
 
 
 def _refuse_title(first: list[str], rest: list[list[str]], line: Line) -> None:
-    """Refuse ``Undirected graph`` and ``vertices edges``: words about the graph, none of which occurs below."""
+    """Refuse a title such as ``Undirected graph`` or ``vertices edges``: its words do not occur in the rows below."""
     words = [name.lower().strip(".:,;!()") for name in first]
     # Two words separated by a blank may be a title; two words separated by a comma are names of columns.
     two = len(first) == 2 and not re.search(r'[,;\t"]', line[1]) and all(len(word) > 1 for word in words)
@@ -107,8 +110,8 @@ def _refuse_title(first: list[str], rest: list[list[str]], line: Line) -> None:
 
 
 def _is_apart(first: list[str], rest: list[list[str]]) -> bool:
-    """Return whether the first row, with an end of two letters or more, shares no end with the rows below, which are
-    few and mostly share ends with each other.
+    """Return whether the first row has no vertex in common with the rows below, although there are few rows and most of
+    these share vertices with each other.  One of its vertices must have two letters or more.
     """
     if len(first) > 3 or not 2 <= len(rest) < _MANY or not any(len(field) > 1 for field in first[:2]):
         return False
@@ -128,7 +131,7 @@ def _is_value(field: str) -> bool:
 
 
 def refuse_first_row(rows: list[list[str]], width: int, line: Line, options: ReadOptions) -> None:
-    """Refuse a first row that has no names of columns and is no arc like the rows below.
+    """Refuse a first row that is neither a header nor an arc like the rows below.
 
     Args:
         rows: the first rows, as fields.
@@ -223,7 +226,7 @@ def _refuse_keyword(rows: list[list[str]]) -> None:
 
 
 def _refuse_positions(rows: list[list[str]], line: Line) -> None:
-    """Refuse ``0,1,2`` above rows of another kind: pandas numbers columns without names in this way."""
+    """Refuse a first row ``0,1,2`` above rows of another kind: pandas numbers unnamed columns in this way."""
     first, rest = rows[0], rows[1:]
     if not rest or len(first) > 3 or first != [str(i) for i in range(len(first))]:
         return
@@ -255,7 +258,7 @@ def refuse_marks(rows: list[list[str]], line: Line) -> None:
 
 
 def no_banner(text: str, line: int) -> InvalidGraph:
-    """Return the error for a size line without its banner, which would say what the entries are."""
+    """Return the error for a Matrix Market size line without the banner line that should precede it."""
     return InvalidGraph(
         f"{shown(text)} looks like the size line of a Matrix Market file, but its %%MatrixMarket line is missing",
         line=line,

@@ -21,7 +21,7 @@ from storage.readers.tables.text_rows import is_comment
 #: Words by which programs write that there is no arc.
 _WORDS: Final = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "inf", "+inf", "infinity", "-", "?", ".", "∞", "")
 NO_ARC: Final = frozenset(form for word in _WORDS for form in (word, word.upper(), word.capitalize(), "NaN", "<NA>"))
-#: Number of rows that are read to tell a matrix from an edge list.
+#: Maximum number of rows that are read to tell a matrix from an edge list.
 _ROWS: Final = 50
 _BYTES: Final = 1 << 20
 
@@ -33,11 +33,11 @@ class Shape:
     """Describes how a matrix is written.
 
     Attributes:
-        n: rows and columns.
-        separator: one character, or None for runs of blanks.
+        n: number of rows and of columns.
+        separator: the separator of entries: one character, or None for runs of blanks.
         names: names of the columns; None without a header.
-        row_names: whether the first field of each row is its name.
-        skip: number of lines up to the header, including it.
+        row_names: whether the first field of each row is the name of the row.
+        skip: number of lines up to and including the header.
         trailing: whether every row ends in a separator.
     """
 
@@ -50,9 +50,9 @@ class Shape:
 
 
 def is_matrix(source: Source, options: ReadOptions) -> bool:
-    """Return whether a file that might be an edge list is a matrix.
+    """Return whether a file is a matrix rather than an edge list.
 
-    Raises InvalidGraph if it may be either, or if its rows have other names than its columns.
+    Raises InvalidGraph if the file may be a matrix or an edge list, or if the names of rows and columns differ.
     """
     sample = _first_rows(source)
     if _labelled(sample) is not None:
@@ -82,7 +82,8 @@ def is_matrix(source: Source, options: ReadOptions) -> bool:
 
 
 def _is_edge_list(shape: Shape, rows: list[list[str]], empty: bool) -> bool:
-    """Return whether n rows of n numbers are arcs rather than a matrix; ``empty`` says whether the diagonal is empty.
+    """Return whether n rows of n numbers are arcs rather than a matrix; ``empty`` says whether no entry of the diagonal
+    is an arc.
 
     Three rows that begin with two whole numbers are often a small example of an edge list.
     """
@@ -101,7 +102,7 @@ def _is_edge_list(shape: Shape, rows: list[list[str]], empty: bool) -> bool:
 
 
 def _refuse_two_rows(rows: list[Row]) -> None:
-    """Refuse two rows of two numbers with nothing on the diagonal, unless both readings are the same graph."""
+    """Refuse two rows of two numbers with zeros on the diagonal, unless edges and matrix give the same graph."""
     cells = [row for _, row in rows]
     if len(cells) != 2 or any(len(row) != 2 or not all(map(_is_entry, row)) for row in cells):
         return
@@ -114,9 +115,10 @@ def _refuse_two_rows(rows: list[Row]) -> None:
 
 
 def find_shape(source: Source) -> tuple[Shape, int]:
-    """Return how the matrix is written, and the line of its first row, if the caller has said that it is a matrix.
+    """Return how a matrix is written, and the line of its first row, for a file that the caller has declared to be a
+    matrix.
 
-    Raises InvalidGraph if it cannot be a matrix.  For errors in later rows the reader raises, and names the row.
+    Raises InvalidGraph if the first rows cannot belong to a matrix; errors in later rows are found by the reader.
     """
     sample = _first_rows(source)
     if not sample.rows:
@@ -135,7 +137,7 @@ def find_shape(source: Source) -> tuple[Shape, int]:
 def _with_names_of_comment(shape: Shape, head: list[str], first: int) -> Shape:
     """Return the shape with names of columns from a comment above the rows, as ``numpy.savetxt`` writes them.
 
-    Raises InvalidGraph for words separated by blanks, which may be names or prose.
+    Raises InvalidGraph if the words of the comment are separated by blanks, because they may be prose.
     """
     found = names_in_comment(head, first, shape.separator, shape.n)
     if found is None:
@@ -152,7 +154,9 @@ def _with_names_of_comment(shape: Shape, head: list[str], first: int) -> Shape:
 
 @dataclass(frozen=True)
 class FirstRows:
-    """The first rows with their lines, and how they are written; ``separator`` and ``trailing`` are as in ``Shape``."""
+    """The first rows with their line numbers.  ``separator`` separates fields (None for blanks), and with ``trailing``
+    every row ends in a separator.
+    """
 
     rows: list[Row]
     separator: str | None
@@ -182,7 +186,7 @@ def _first_rows(source: Source) -> FirstRows:
 
 def _lines(block: Block, most: int) -> list[tuple[int, str]]:
     """Return the first lines of a block with their numbers, without empty lines and comments: at most ``most`` lines,
-    and some megabytes.
+    and only up to a limit of bytes.
     """
     found: list[tuple[int, str]] = []
     size = 0
@@ -199,7 +203,7 @@ def _lines(block: Block, most: int) -> list[tuple[int, str]]:
 def _labelled(sample: FirstRows) -> Shape | None:
     """Return the shape of a matrix whose first row and first column name the same vertices, or None.
 
-    Only the names decide.  If some names differ, or entries are no numbers, the reader raises the error later.
+    Only the names decide here.  If some names differ, or entries are no numbers, the reader raises the error later.
     """
     rows = sample.rows
     if len(rows) < 3:
@@ -225,8 +229,8 @@ def _labelled(sample: FirstRows) -> Shape | None:
 
 
 def _bare(sample: FirstRows, least: int = 3) -> Shape | None:
-    """Return the shape of rows that all have the same number of numbers (``least`` or more), perhaps below a row of
-    names; None for other rows.
+    """Return the shape if all rows have the same number of numbers (at least ``least``), perhaps below a header of
+    names; else None.
     """
     rows = sample.rows
     width, head = len(rows[-1][1]), rows[0][1]
@@ -238,7 +242,9 @@ def _bare(sample: FirstRows, least: int = 3) -> Shape | None:
 
 
 def _numbered(sample: FirstRows) -> Shape | None:
-    """Return the shape of a matrix below the numbers of its columns, 0 .. n - 1 or 1 .. n (pandas), or None."""
+    """Return the shape of a matrix below a header that numbers the columns, 0 .. n - 1 or 1 .. n, as pandas writes it;
+    else None.
+    """
     (line, head), body = sample.rows[0], FirstRows(sample.rows[1:], sample.separator, sample.trailing)
     width = len(head)
     if head not in ([str(i) for i in range(width)], [str(i + 1) for i in range(width)]) or not body.rows:
@@ -250,7 +256,8 @@ def _numbered(sample: FirstRows) -> Shape | None:
 
 
 def _refuse_row_names(source: Source, sample: FirstRows) -> None:
-    """Refuse n rows of n + 1 fields that begin with a name or a number, if no row names the columns.
+    """Refuse n rows of n + 1 fields that each begin with a name or number of the row, without a header that names the
+    columns.
 
     If they were read as an edge list, the names of rows would be vertices, and the first entries their neighbours.
     """
@@ -309,7 +316,7 @@ def _refuse_rectangle(rows: list[Row]) -> None:
 
 
 def _count(source: Source, shape: Shape) -> int:
-    """Count the rows below the header, up to the end of the block in which there are more rows than columns."""
+    """Count the rows below the header, stopping at the end of a block once there are more rows than columns."""
     count = 0
     with contextlib.closing(source.blocks()) as blocks:
         for block in blocks:

@@ -1,4 +1,6 @@
-"""Refuses what is no length: similarities, sums, numbers that stand for "no arc", and rows that mark the end."""
+"""Refuses values that are no lengths: similarities, sums, numbers that stand for "no arc", and rows that mark the
+end.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray, ArcList
 from storage.readers.fields import shown
 
-#: The computed correlation of a variable with itself is 1 within this rounding error.
+#: Relative rounding error: a computed correlation of a variable with itself is 1 within this error.
 _ROUNDING: Final = 1e-9
 #: Names of rows that hold sums.
 _TOTALS: Final = frozenset({"total", "totals", "grand total", "sum", "sums", "all", "overall", "gesamt", "summe"})
@@ -58,7 +60,9 @@ def refuse_signs_of_nothing(arcs: ArcList) -> None:
 
 
 def _stands_for_nothing(value: float) -> bool:
-    """Return whether programs use such a number for infinity: nines, powers of ten, the largest number of a type."""
+    """Return whether ``value`` is a number that programs use for infinity: nines, powers of ten, the largest number of
+    a type.
+    """
     if value in (2.0**15 - 1, 2.0**31 - 1, 2.0**30, float(0x3F3F3F3F)) or value >= 1e30:
         return True
     digits = f"{value:.0f}" if value < 1e15 else f"{value:.14e}".partition("e")[0].replace(".", "")
@@ -69,7 +73,8 @@ def refuse_triangle(arcs: ArcList, n: int) -> list[str]:
     """Refuse a matrix with one full and one empty triangle: its entries are distances that hold in both directions.
 
     Returns:
-        A note if one triangle is empty and the other is not full; its arcs may be directed.
+        A note if one triangle is empty and the other one is only partly filled, because its arcs may then be directed;
+        else an empty list.
     """
     side = _only_side(arcs)
     if side is not None and n > 2 and np.count_nonzero(arcs.tails != arcs.heads) == n * (n - 1) // 2:
@@ -100,7 +105,7 @@ def _only_side(arcs: ArcList) -> str | None:
 
 
 def _diagonal(arcs: ArcList, n: int) -> AnyArray | None:
-    """Return the entries of the diagonal if none is missing or zero, else None."""
+    """Return the entries of the diagonal if no entry is missing or zero, else None."""
     if n < 2 or arcs.weights is None:
         return None
     diagonal = arcs.weights[arcs.tails == arcs.heads]
@@ -129,7 +134,9 @@ def refuse_totals(arcs: ArcList, names: list[str]) -> None:
 
 
 def refuse_last_row(arcs: ArcList, names: AnyArray) -> None:
-    """Refuse ``Total`` or ``end`` in the last row of an edge list, if no other row has that word as a vertex."""
+    """Refuse a word such as ``Total`` or ``end`` at the beginning of the last row of an edge list, if no other row has
+    it as a vertex.
+    """
     end = int(arcs.tails[-1])
     word = str(names[end])
     if word.strip(":").lower() in _ENDS and not ((arcs.tails[:-1] == end) | (arcs.heads[:-1] == end)).any():

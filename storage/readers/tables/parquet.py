@@ -39,7 +39,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _plain(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Return a table with the stored values of columns of an extension type of Arrow, such as ``geoarrow.wkb``."""
+    """Return the table with plain columns: columns of an Arrow extension type, such as ``geoarrow.wkb``, are replaced
+    by their stored values.
+    """
     import polars as pl
 
     extended = [name for name, kind in table.collect_schema().items() if isinstance(kind, pl.BaseExtension)]
@@ -111,7 +113,9 @@ def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options:
 
 
 def _refuse_matrix(names: list[str], numeric: list[bool], rows: int, options: ReadOptions) -> None:
-    """Refuse a table with as many rows as columns of numbers, unless a column has a name as in edge lists."""
+    """Refuse a table with as many rows as columns of numbers, which may be a matrix, unless a column is named as in
+    edge lists.
+    """
     if options.source or options.target or options.column or rows < 2:
         return
     if names_ends(names, letters=True) or names_columns(names):

@@ -1,4 +1,6 @@
-"""Reads the comments above the first row of an edge list: direction, names of the columns, kinds of vertices."""
+"""Reads the comments above the first row of an edge list: whether edges are directed, names of the columns, and kinds
+of vertices.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ _PLAIN: Final = frozenset({"a", "an", "the", "this", "it", "is", "are", "as", "a
 _MORE: Final = frozenset({"of", "with", "in", "on", "from", "for", "between", "where"})
 _VALUES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _NOT: Final = ("not", "non", "un")
-#: Words, numbers and signs of a comment, such as "# directed: no", or of SNAP "# Undirected graph (each unordered pair
-#: of nodes is saved once): x.txt".
+#: Matches the words, numbers and signs of a comment such as "# directed: no", or SNAP's "# Undirected graph (each
+#: unordered pair of nodes is saved once): x.txt".
 _WORDS: Final = re.compile(r"[^\W\d_]+|[0-9]+|[^\s\w-]")
 #: Words for undirected edges.  If a comment has such a word, but no comment clearly states that edges are undirected,
 #: the caller must decide.
@@ -34,9 +36,9 @@ _BOTH_WAYS: Final = (
     *("undirected", "un directed", "non directed", "bidirectional", "bi directional", "two way", "both ways"),
     *("both directions", "symmetric", "ungerichtet", "non orient", "no dirigid"),
 )
-#: First line of a KONECT file: the kind of edges, and the meaning of the third column.
+#: Matches the first line of a KONECT file: the kind of edges, and the meaning of the third column.
 _KONECT: Final = re.compile(r"%\s*+(sym|asym|bip)\s*+([a-z]*+)\s*+")
-#: Words of that line for a third column that holds no lengths but counts of edges, signs and the like.
+#: Words in the first line of a KONECT file for a third column that holds counts of edges or signs instead of lengths.
 _COUNTS: Final = frozenset({"positive", "signed", "multisigned", "multiweighted", "dynamic"})
 _WORD: Final = re.compile(r"[^\W\d][^#%]{0,40}+")
 
@@ -46,11 +48,11 @@ class Remarks:
     """Statements in the comments of a file.
 
     Attributes:
-        directed: whether edges are directed; None if no comment says.
+        directed: whether edges are directed; None if no comment says it.
         line: the line of the comment that says whether edges are directed.
         names: names of the columns from a comment; None if no comment has them.
         bipartite: whether rows join vertices of two kinds, which are numbered separately.
-        counted: KONECT's word for the meaning of a third column that is no length.
+        counted: KONECT's word for a third column that holds no lengths, such as ``signed``; None for lengths.
         unweighted: whether KONECT says that there are no weights.
     """
 
@@ -62,7 +64,7 @@ class Remarks:
     unweighted: bool = False
 
     def notes(self, options: ReadOptions) -> list[str]:
-        """Return notes for the receipt about what the file states on direction."""
+        """Return notes for the receipt about whether the file states that edges are directed."""
         if self.directed is None:
             return []
         kind = "directed" if self.directed else "undirected"
@@ -80,10 +82,10 @@ class Remarks:
 
 
 def read_remarks(head: list[str], first: int, separator: str | None, width: int, options: ReadOptions) -> Remarks:
-    """Read the comments before line ``first`` of ``head``, the first row, which has ``width`` fields.
+    """Read the comments in ``head`` above the first row, which is on line ``first`` and has ``width`` fields.
 
-    Raises InvalidRequest, unless the caller has decided, if a comment mentions undirected edges in words that are not
-    understood, or if KONECT says that the third column is no length.
+    Raises InvalidRequest if a comment mentions undirected edges in words that are not understood, or if KONECT says
+    that the third column holds no lengths; the options can decide these questions in advance.
     """
     comments = _comments(head, first)
     directed, line = _direction(comments, options)
@@ -102,7 +104,7 @@ def read_remarks(head: list[str], first: int, separator: str | None, width: int,
 
 
 def stated_direction(head: list[str], first: int, options: ReadOptions) -> tuple[bool | None, int]:
-    """Return what comments say about the direction.
+    """Return whether comments say that edges are directed.
 
     Args:
         head: the first lines of the file.
@@ -168,8 +170,8 @@ def _speaks_of_both_ways(text: str) -> bool:
 
 
 def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -> list[str] | None:
-    """Return the names of the columns from a comment; None unless there is a name for each field of a row, and both
-    ends are among the names.
+    """Return the names of the columns from a comment; None unless the comment has a name for each field of a row, and
+    names for both source and target.
 
     Words between separators without blanks are names, too, as ``numpy.savetxt`` writes them.
     """

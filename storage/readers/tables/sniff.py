@@ -22,11 +22,11 @@ from storage.readers.tables.text_rows import is_comment
 __all__ = ["COMMENTS", "Sniffed", "listed", "names_ends", "sniff"]
 
 COMMENTS = "#%"
-#: The beginning of a field in quotes, in files whose separator is blanks.
+#: Matches the beginning of a field in quotes, in files whose fields are separated by blanks.
 _QUOTE = re.compile(r'(?:^|[ \t])"')
-#: A comment after the fields of a row.
+#: Matches a comment after the fields of a row.
 _BEHIND = re.compile(r"(?<=[^ \t])[ \t]++#.*+")
-#: A number with a decimal comma.
+#: Matches a number with a decimal comma.
 _DECIMAL = re.compile(r"[+-]?[0-9]++,[0-9]++")
 _ROWS = 1000
 
@@ -37,13 +37,14 @@ class Sniffed:
 
     Attributes:
         layout: how the rows are written.
-        skip: lines before the first row.
+        skip: number of lines before the first row.
         weight_name: the name of the weight's column in the receipt.
-        counts: vertices, edges and line of a first line ``n m``.
+        counts: the numbers of vertices and edges in a first line ``n m``, and its line number; None without such a
+            line.
         notes: remarks for the receipt.
         kind: position of the column that says for each edge whether it is directed, as Gephi writes it.
-        kind_name: the name of that column.
-        first: line of the first row.
+        kind_name: the name of the column ``kind``.
+        first: line number of the first row.
         header: whether the first row names the columns.
         remarks: statements in the comments.
     """
@@ -61,13 +62,15 @@ class Sniffed:
 
 
 def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -> Sniffed:
-    """Decide from the first lines how to read the file; ``separator`` is what a first line such as ``sep=;`` declares.
+    """Decide from the first lines how to read the file; ``separator`` is the one that a first line such as ``sep=;``
+    declares.
 
     Raises InvalidGraph if the lines are no edge list, InvalidRequest if the column of the weight does not exist.
     """
     lines, rows, width, separator, quoted, written = _sample(head, options, separator)
     counts = _counts(rows, width, lines[0][0])
-    # Decimal commas are read only between semicolons: elsewhere 1,008 may mean 1008, so the row parser refuses it.
+    # Decimal commas are read only if semicolons separate fields.  Otherwise 1,008 may mean 1008, so the row parser
+    # refuses it.
     decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
     remarks = read_remarks(head, lines[0][0], separator, width, options)
     refuse_marks(rows, lines[0])
@@ -115,8 +118,8 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
 
 
 class _Sample(NamedTuple):
-    """The first rows: their texts with line numbers, their fields, the usual number of fields, and how they are
-    written.
+    """The first rows: text and line number of each, the fields of each, the most common number of fields, and how rows
+    are written.
     """
 
     lines: list[tuple[int, str]]
@@ -128,7 +131,7 @@ class _Sample(NamedTuple):
 
 
 def _sample(head: list[str], options: ReadOptions, separator: str | None) -> _Sample:
-    """Split the first rows into fields.  Raises InvalidGraph if there is none."""
+    """Split the first rows into fields.  Raises InvalidGraph if there are no rows."""
     lines = [
         (i, text)
         for i, text in enumerate(head, 1)
@@ -148,7 +151,7 @@ def _sample(head: list[str], options: ReadOptions, separator: str | None) -> _Sa
 
 
 class _Written(NamedTuple):
-    """Whether rows end in a semicolon, and whether comments follow their fields; with notes for the receipt."""
+    """Whether rows end in a semicolon, whether comments follow the fields of rows, and notes for the receipt."""
 
     ended: bool
     behind: bool
@@ -156,7 +159,7 @@ class _Written(NamedTuple):
 
 
 def _bared(lines: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], _Written]:
-    """Remove comments after rows and semicolons at their ends, if the rows have them."""
+    """Remove comments behind the fields of rows, and semicolons at the ends of rows; also return what was found."""
     notes: tuple[str, ...] = ()
     cut = [_BEHIND.sub("", text) for _, text in lines]
     commented = [(line, text) for (line, text), bare in zip(lines, cut, strict=True) if text != bare]
@@ -173,8 +176,8 @@ def _bared(lines: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], _Writte
 
 
 def _are_rows(texts: list[str], cut: list[str]) -> bool:
-    """Return whether lines have the same number of fields only without the text after ``#``, which is then a comment
-    and no part of a name.
+    """Return whether the text after ``#`` is a comment and no part of a name: lines have equal numbers of fields only
+    without it.
     """
     if any('"' in text for text in texts):
         return False
@@ -185,7 +188,8 @@ def _are_rows(texts: list[str], cut: list[str]) -> bool:
         return False
     if separator is None:
         return True
-    # Unless blanks separate the fields, a blank and a # may be part of a name, so the last field must be a number.
+    # If another separator than blanks is used, a blank and a # may be part of a name, so the last field must be a
+    # number.
     return all(is_number(row[-1]) for row in rows[1:] or rows)
 
 
@@ -202,7 +206,7 @@ def _refuse_ended_matrix(rows: list[list[str]], width: int, line: int) -> None:
 
 
 def _decimals(body: list[list[str]], columns: Columns) -> tuple[bool, tuple[str, ...]]:
-    """Return whether vertices are whole numbers written as decimals, ``1.0``, and a note about that."""
+    """Return whether vertices are whole numbers written as decimals such as ``1.0``, and a note about that."""
     pair = [[row[c] for row in body] for c in (columns.source, columns.target)]
     odd = next((column[0] for column in pair if not any(map(is_whole, column))), None)
     even = all(is_number(token) and float(token).is_integer() for column in pair for token in column)
@@ -212,15 +216,15 @@ def _decimals(body: list[list[str]], columns: Columns) -> tuple[bool, tuple[str,
 
 
 def _as_remarked(options: ReadOptions, remarks: Remarks) -> ReadOptions:
-    """Return the options, ``unweighted`` if the file says that it has no weights."""
+    """Return the options, with ``unweighted`` set if the file says that it has no weights."""
     return replace(options, unweighted=True) if remarks.unweighted else options
 
 
 def _has_names(body: list[list[str]], columns: Columns) -> bool:
     """Return whether vertices are names.
 
-    Numbers with a fraction are not taken for names, and neither is a single odd vertex among whole numbers: the row
-    parser refuses these, and names the line.
+    Numbers with a fraction are not taken for names, and neither is a single vertex of another form among whole numbers:
+    the row parser refuses these, and names the line.
     """
     if all(is_number(row[c]) for row in body for c in (columns.source, columns.target)):
         return False
@@ -262,8 +266,8 @@ def _has_gaps(sample: list[str]) -> bool:
 
 
 def _refuse_mixed(sample: list[str], separator: str) -> None:
-    """Refuse rows such as ``1 2 3,5``, ``1 2, 3`` and ``A,B 3``, in which blanks separate fields, too: otherwise ``1
-    2`` would be a vertex.
+    """Refuse rows such as ``1 2 3,5``, ``1 2, 3`` and ``A,B 3``, in which blanks also separate fields: otherwise ``1
+    2`` would become one vertex.
     """
     words = [[word.strip(",") for word in line.split()] for line in sample]
     decimal = separator == "," and all(
@@ -296,7 +300,7 @@ def _blanks_suffice(sample: list[str]) -> bool:
 
 
 def _counts(rows: list[list[str]], width: int, line: int) -> tuple[int, int, int] | None:
-    """Return vertices, edges and line of a first line ``n m`` above wider rows, or None."""
+    """Return n, m and the line number of a first line ``n m`` above wider rows; None without such a line."""
     first = rows[0]
     if len(rows) > 1 and width > 2 and len(first) == 2 and all(is_whole(f) and int(f) >= 0 for f in first):
         _refuse_sized_matrix(rows, width, line)
@@ -305,7 +309,9 @@ def _counts(rows: list[list[str]], width: int, line: int) -> tuple[int, int, int
 
 
 def _refuse_sized_matrix(rows: list[list[str]], width: int, line: int) -> None:
-    """Refuse ``n n`` above n rows of n fields, which may be a matrix, except three rows that can be arcs."""
+    """Refuse a first line ``n n`` above n rows of n fields, which may be a matrix; three rows that can be arcs are
+    accepted.
+    """
     body = rows[1:]
     if rows[0] != [str(width)] * 2 or len(body) != width or any(len(row) != width for row in body):
         return
@@ -319,7 +325,7 @@ def _refuse_sized_matrix(rows: list[list[str]], width: int, line: int) -> None:
 
 
 def _check_zeros(body: list[list[str]], columns: Columns, line: int) -> None:
-    """Refuse a first row such as ``6301 0777`` above vertices up to 6301: it is a damaged count."""
+    """Refuse a first row such as ``6301 0777`` above vertices up to 6301: such a row is a damaged count."""
     ends = [[row[c] for c in (columns.source, columns.target)] for row in body]
     (n, m), rest = ends[0], [vertex for pair in ends[1:] for vertex in pair]
     if not rest or not is_label(n) or not is_whole(m) or is_label(m) or not all(map(is_label, rest)):

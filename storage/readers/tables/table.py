@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-#: A file of up to this number of bytes is read line by line.
+#: Files of up to this number of bytes are read line by line.
 FEW_BYTES = 1 << 18
 
-#: The beginning of a field in quotes, in files whose separator is blanks; lines of comments do not match.
+#: Matches the beginning of a field in quotes, in files whose fields are separated by blanks, but not in comments.
 _QUOTE = re.compile(rb'(?m)^(?![ \t]*+[#%])(?:[^"\n]*+[ \t])?"')
-#: A comment after the fields of a row.
+#: Matches a comment after the fields of a row.
 _BEHIND = re.compile(rb"(?<![ \t])[ \t]++#[^\n]*+")
 
 
@@ -42,9 +42,9 @@ class Layout:
     """Describes how the rows of a file are written.
 
     Attributes:
-        width: number of fields in each row, including the mark.
+        width: number of fields in each row, including ``mark``.
         source, target, weight: positions of the fields from 0; if weight is None, no weight is read.
-        separator: one character, or None for runs of blanks.
+        separator: the separator of fields: one character, or None for runs of blanks.
         mark: a word that starts every row (``a`` in DIMACS); empty if there is none.
         comments: characters that start a comment line.
         blanks: further characters that count as blanks (``;`` in TNTP).
@@ -53,9 +53,8 @@ class Layout:
         text: whether vertices are names.
         integer: whether weights must be whole numbers.
         infinite: whether a weight of +inf is allowed; it means no arc.
-        first, last: the numbers of the first and the last vertex, within which all must lie; if None, numbers are
-            names.
-        declared: where the file declares ``last``, for messages.
+        first, last: the smallest and the largest number that a vertex may have; if None, numbers are names.
+        declared: the place where the file declares ``last``, for messages.
         names: names of the columns of source and target, for messages; empty without a header.
         formula: computes lengths from the weights; None keeps the weights.
         behind: whether the text after a blank and ``#`` in a row is a comment.
@@ -120,7 +119,9 @@ class ArcTable:
             self._limits.check_vertices(len(self.labels))
 
     def _lengths(self, formula: Formula, values: AnyArray, block: Block) -> AnyArray:
-        """Apply the formula to a column.  Raises InvalidGraph, which names the first line whose result is no number."""
+        """Apply the formula to a column.  Raises InvalidGraph, which names the first line for which the result is not
+        finite.
+        """
         lengths = formula(values)
         wrong = np.flatnonzero(~np.isfinite(lengths))
         if not len(wrong):
@@ -220,7 +221,7 @@ class ArcTable:
         heads: list[int] = []
         weights: list[int | float] = []
         names: list[str] = []
-        known: dict[str, int] = {}  # vertices that were parsed before, because most occur in several rows
+        known: dict[str, int] = {}  # a cache of parsed vertices: most occur in several rows
         for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
             row = self.row(raw, number)
             if row is None:
@@ -294,7 +295,7 @@ class ArcTable:
 
 
 def _as_whole(token: str) -> str:
-    """Return ``1`` for ``1.0``; fractions, and numbers that float64 rounds, are returned unchanged, and the caller
+    """Return ``1`` for ``1.0``; return fractions, and numbers that float64 would round, unchanged, so that the caller
     refuses them.
     """
     value = float(token)
@@ -317,18 +318,18 @@ def _refuse_late_quotes(block: Block) -> None:
 
 
 def _even(data: bytes, separator: str, width: int, rows: int) -> bool:
-    """Return whether ``data``, apart from text in quotes, has ``rows`` lines of ``width`` fields each."""
+    """Return whether ``data``, from which quoted text was removed, has ``rows`` lines of ``width`` fields each."""
     sign = separator.encode()
     others = bytes(set(range(256)) - {*sign, *b"\n"})
     return data.translate(None, delete=others) == (sign * (width - 1) + b"\n") * rows
 
 
 def may_have_other_spellings(data: bytes) -> bool:
-    """Return whether some number may have a leading zero or a plus, or be minus zero; only bytes are looked at."""
+    """Return whether some number may have a leading zero or a plus sign, or be ``-0``, judging by single bytes only."""
     if b"+" in data or (b"-" in data and b"-0" in data):
         return True
-    # A leading zero is a 0 between a separator or sign, whose ASCII code is below that of the point, and a digit, whose
-    # code is above that of the slash.  The code of the semicolon is above that of the point, so a comma replaces it.
+    # A leading zero follows a separator or sign (ASCII codes below the point's) and precedes a digit (codes above the
+    # slash's).  The semicolon has a code above the point's, so it is replaced by a comma.
     letters = np.frombuffer(data.replace(b";", b",") if b";" in data else data, np.uint8)
     found = letters[:-2] < ord(".")
     found &= letters[1:-1] == ord("0")

@@ -1,7 +1,7 @@
 """Square matrices of lengths as text, with names in the first row and column, in the first row only, or without any.
 
-Row i, column j is the arc i -> j.  As in dense NumPy files, 0 off the diagonal is no arc, and neither is an empty
-entry, ``NA`` or ``inf``.  A file that has both zeros and empty entries off the diagonal is refused, because its zeros
+Row i, column j is the arc i -> j.  Off the diagonal, 0 is no arc, as in dense NumPy files; an empty entry, ``NA`` and
+``inf`` are no arcs either.  A file that has both zeros and empty entries off the diagonal is refused, because its zeros
 may mean arcs of length 0.
 """
 
@@ -52,7 +52,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _check_symmetric(parsed: Parsed, line: int) -> None:
-    """Refuse two lengths between the same vertices in a matrix that a comment calls undirected."""
+    """Refuse a matrix that a comment calls undirected if the lengths of u -> v and v -> u differ."""
     arcs = parsed.arcs
     if arcs.weights is None:
         return
@@ -150,7 +150,7 @@ class _Matrix:
         self._columns.append(tails, heads, values[keep])
 
     def _cells(self, raw: bytes, number: int) -> list[str] | None:
-        """Return the entries of a row and store its name; None for a comment or an empty line."""
+        """Return the entries of a row, and store the name of the row; return None for a comment or an empty line."""
         shape = self._shape
         try:
             text = raw.decode()
@@ -182,7 +182,9 @@ class _Matrix:
         self._rows.append(self._place[name])
 
     def _text(self, cells: list[str], number: int, empty: list[list[int]]) -> str:
-        """Join the entries by blanks; a missing entry becomes 0, and its column is added to ``empty``."""
+        """Join the entries by blanks; a missing entry becomes 0.  The columns of missing entries are appended to
+        ``empty`` as one list.
+        """
         absent = [i for i, cell in enumerate(cells) if cell in NO_ARC]
         for i in absent:
             cells[i] = "0"

@@ -1,4 +1,4 @@
-"""Reduces rows of text to a simple form: without comments, and without blanks that separate no fields."""
+"""Reduces rows of text to a simple form: without comments, and without superfluous blanks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 
 
 def is_comment(text: str, marks: str) -> bool:
-    """Return whether a stripped line is a comment; the letter ``c`` begins a comment only as a separate word."""
+    """Return whether a line (stripped of blanks) is a comment, which begins with one of ``marks``.  The letter ``c``
+    begins a comment only if it is a word of its own.
+    """
     if not text or text[0] not in marks:
         return False
     return text[0] != "c" or len(text) == 1 or text[1].isspace()
@@ -41,13 +43,15 @@ def tabs_in_fields(data: bytes, separator: str) -> bool:
 
 
 def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
-    """Reduce blanks to one between fields, and none around separators or at the ends of lines; remove empty lines."""
+    """Reduce runs of blanks to one, remove blanks around separators and at the ends of lines, and remove empty
+    lines.
+    """
     for blank in blanks:
         data = data.replace(blank.encode(), b" ")
     if separator != "\t" and b"\t" in data:
         data = data.replace(b"\t", b" ")
     data = data.lstrip(b" \n")
-    # Most files need no change; one pass over the bytes shows this faster than a search for each of the pairs below.
+    # Most files need no change; one pass over the bytes finds this out faster than the searches for pairs below.
     low = np.frombuffer(data, np.uint8) <= 32
     if not (low[1:] & low[:-1]).any() and (separator is None or b" " not in data):
         return data
@@ -64,7 +68,8 @@ def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
 
 
 def _without(data: bytes, pair: bytes, mark: bytes) -> bytes:
-    """Remove the blanks next to each ``mark``; ``pair`` is ``b" %s"`` for blanks before it, ``b"%s "`` for those after.
+    """Remove the blanks next to each ``mark``; ``pair`` is ``b" %s"`` for blanks before the mark, ``b"%s "`` for blanks
+    after it.
 
     Short runs of blanks are removed one blank per pass; longer runs, which may be megabytes in a hostile file, in a
     single pass.

@@ -1,5 +1,5 @@
-"""The semirings in which paths are solved: the value of a path, which of two values is better, and how stores name
-them.
+"""The semirings in which paths are solved: the value of a path, which of two values is better, and the names of
+semirings in stores.
 
 A semiring has two operations: one makes the value of a path from its arcs (plus, maximum, minimum, times, logical and);
 the other selects the best of all paths (minimum, maximum, logical or).  Names are those of GraphBLAS, with the
@@ -43,7 +43,7 @@ class Semiring:
 
     @property
     def parallel(self) -> str | None:
-        """The parallel arc that a graph must keep, ``least`` or ``greatest``; None if it makes no difference."""
+        """Which of parallel arcs a graph must keep, ``least`` or ``greatest``; None if it makes no difference."""
         return None if self.name == "lor-land" else "greatest" if self.greatest else "least"
 
 
@@ -57,20 +57,20 @@ SEMIRINGS: Final = {
         Semiring("lor-land", "any path", "reachability", greatest=True, unreachable=0, itself=1),
     )
 }
-#: All names, for operations that understand every semiring.
+#: Names of all semirings, for operations that support every semiring.
 EVERY: Final = frozenset(SEMIRINGS)
-#: The questions that are answered for every semiring, for messages.
+#: Text for messages: the commands and queries that support every semiring.
 ANSWERED: Final = (
     "the queries distance, path, row, nearest and summary, apsp verify, and apsp export as .csv, .parquet and .npy; in "
     "Python: apsp.open(PATH, semiring='NAME')"
 )
-#: The semirings for operations that understand lengths only.
+#: The semirings of operations that support lengths only.
 LENGTHS: Final = frozenset({MIN_PLUS})
 
 
 def needed_parallel(name: str | None) -> Literal["greatest"] | None:
-    """Return ``greatest`` if a semiring needs the greatest of parallel arcs; None if the least, which is usual, will
-    do.
+    """Return ``greatest`` if a semiring needs the greatest of parallel arcs; None if the least one, the default, is
+    right.
     """
     found = SEMIRINGS.get(name or MIN_PLUS)
     return "greatest" if found is not None and found.parallel == "greatest" else None
@@ -89,8 +89,8 @@ def check_understood(
     Args:
         where: path of the store, or the name of a result, for the message.
         attributes: the attributes of the store.
-        understood: name of a semiring, or names of several.
-        answered: the questions that are answered for the semiring, for the message; NAME stands for the semiring.
+        understood: the name or names of the semirings that the operation supports.
+        answered: for the message, what is supported for the semiring of the store; NAME stands for its name.
 
     Raises:
         Conflict: the values are of another semiring.

@@ -26,7 +26,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast
 
 T = TypeVar("T")
 
-#: Why a call was dropped.
+#: Messages that say why a call was dropped.
 _LEFT: Final = "its pool of threads was left"
 _REFUSED: Final = "the system refused to start another thread"
 
@@ -63,7 +63,7 @@ class Promise(Generic[T]):
         return self._over
 
     def wait(self) -> None:
-        """Wait until there is a value or an error; an interrupt ends the waiting, which may then be repeated."""
+        """Wait until there is a value or an error; after an interrupt, this may be called again."""
         if not self._over:
             with self._lock:
                 pass
@@ -80,7 +80,7 @@ class Promise(Generic[T]):
         try:
             raise self._error
         finally:
-            del self  # an error and a frame that refer to each other would keep arrays in memory
+            del self  # error and frame would refer to each other, and so keep arrays in memory
 
     def _settle(self) -> None:
         self._over = True
@@ -88,7 +88,7 @@ class Promise(Generic[T]):
 
 
 class Dropped(RuntimeError):  # noqa: N818
-    """The error of a call that was not made because the context of its pool ended first."""
+    """The error of a call that was not made: the context of its pool ended first, or no thread could be started."""
 
 
 class _Call(Promise[T]):
@@ -126,14 +126,14 @@ class _Call(Promise[T]):
 class ThreadPool:
     """Threads that make calls; a context manager, to be entered twice (see the module's docstring).
 
-    Calls may be submitted by any thread.  The end of the context waits until all threads have ended.  They first make
-    all calls that were submitted; if an exception has ended the context, they only finish the calls that have begun.
+    Calls may be submitted by any thread.  The end of the context waits until all threads have ended.  The threads first
+    make all submitted calls; if an exception has ended the context, they only finish the calls that have begun.
 
     Args:
         threads: the largest number of threads; they are started when calls are submitted.
         name: the name of the threads, to which numbers are added.
-        together: whether calls wait for each other, so that each needs a thread of its own: if the system refuses to
-            start a thread, the calls without a thread are dropped, and waiting for them raises Dropped.
+        together: whether calls wait for each other, so that each needs a thread of its own.  If the system then refuses
+            to start a thread, the calls without a thread are dropped, and waiting for them raises Dropped.
     """
 
     def __init__(self, threads: int, name: str = "apsp-thread", *, together: bool = False) -> None:
@@ -161,7 +161,7 @@ class ThreadPool:
         call = _Call(partial(function, *args))
         self._begun = True
         self._start()
-        # queued before a thread is ordered: if no thread can be started, the call is dropped only if it is in the queue
+        # queue the call before ordering a thread: if no thread can be started, only calls in the queue are dropped
         self._calls.put(call)
         if self._ordered < self._most:
             self._orders.put(True)
@@ -175,11 +175,11 @@ class ThreadPool:
 
         Args:
             function: the function.
-            items: the first arguments of all calls, then the second arguments, and so on; the shortest list decides how
-                many calls are made.
+            items: one iterable for each argument of ``function``, as for ``map``; the shortest one decides how many
+                calls are made.
 
         Raises:
-            BaseException: what the first call that failed has raised.
+            BaseException: the exception that the first failed call raised.
         """
         calls = [self.submit(function, *some) for some in zip(*items, strict=False)]
         calls.reverse()
@@ -198,14 +198,14 @@ class ThreadPool:
         """
         self._dropping = self._dropping or drop
         self._ending = True
-        if self._process != os.getpid():  # the threads are those of the parent, and the locks never get free here
+        if self._process != os.getpid():  # the threads belong to the parent, and the locks are never released here
             return
-        if sys.is_finalizing():  # the interpreter ends a generator that has a pool, when other threads are gone
+        if sys.is_finalizing():  # the interpreter ends a generator with a pool after all other threads are gone
             return
         if self._begun and not self._over:
             self._orders.put(False)
             self._calls.put(None)  # for the thread that starts others, if it makes the calls itself
-            with contextlib.suppress(Dropped):  # if not even that thread could be started, there is none to wait for
+            with contextlib.suppress(Dropped):  # if not even that thread could be started, no thread is waited for
                 self._start()
             if self._sure and not self._over:
                 with self._busy:
@@ -229,7 +229,7 @@ class ThreadPool:
             self._sure = True
 
     def _manage(self) -> None:
-        """Start and end threads as ordered; if no thread can be started, make the calls in this one."""
+        """Start and end threads as ordered; if no other thread can be started, make the calls in this thread."""
         if not self._managed.acquire(blocking=False):
             return
         threads: list[Thread] = []
@@ -281,20 +281,21 @@ def in_threads(
     told: Callable[[T], object] | None = None,
     name: str = "apsp-thread",
 ) -> list[T]:
-    """Call ``function`` with each item, in several threads; return the values in the order of the items.
+    """Call ``function`` with each of ``items``, in several threads; return the values in the order of the items.
 
     No thread continues after this call ends, even if an exception ends it.
 
     Args:
         threads: the largest number of threads.
         function: the function.
-        items: the first arguments of all calls, then the second arguments, and so on; the shortest list decides how
-            many calls are made.
-        told: called with each value, in order, in this thread.
+        items: one iterable for each argument of ``function``, as for ``map``; the shortest one decides how many calls
+            are made.
+        told: called in the calling thread with each value, in order.
         name: name of the threads.
 
     Raises:
-        BaseException: what ``told``, or the first call that failed, has raised; calls that have not begun are not made.
+        BaseException: the exception that ``told`` or the first failed call raised; calls that have not begun are not
+            made.
     """
     with ThreadPool(threads, name) as pool, pool:
         return [value for value in pool.map(function, *items) if told is None or _heard(told, value)]

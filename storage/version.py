@@ -1,4 +1,6 @@
-"""The version of the software, for the package, stores and pages; reading it from the package's metadata takes long."""
+"""The version of the software, for the package, stores and pages.  It is here because reading it from the package's
+metadata takes long.
+"""
 
 from typing import Final
 

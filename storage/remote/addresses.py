@@ -8,29 +8,33 @@ from typing import Final
 from storage.errors import Conflict
 from storage.remote.objects import Objects, Stat
 
-#: This object exists once a store is sealed, and names the sealed generation.
+#: Name of the object that exists once a store is sealed; it names the sealed generation (the objects of one writer).
 SEAL: Final = "zarr.json"
-#: This object says how far an unfinished solve has come, and in which generation.  A claim with a number has an object
-#: of its own in the folder ``_CHECKPOINTS``.
+#: Name of the checkpoint of a claim without a number.  A checkpoint says how far an unfinished solve has come, and in
+#: which generation.  The checkpoint of a claim with a number has a name below ``_CHECKPOINTS``.
 CHECKPOINT: Final = "checkpoint.json"
 _CHECKPOINTS: Final = "checkpoints/"
-#: Matches the names of generations and checkpoints of claims with a number.
+#: Matches names of generations and checkpoints that contain the number of a claim.
 _OF_CLAIM: Final = re.compile(r"(?:g|checkpoints/)([0-9]{20})[-.]")
 
 
 def sealed_stat(address: str) -> Stat | None:
-    """Return size, tag and time of the seal of the store at ``address``; None without a seal.  Raises StorageFailed."""
+    """Return size, entity tag and time of the seal of the store at ``address``; None without a seal.  Raises
+    StorageFailed.
+    """
     return Objects(address).stat(SEAL)
 
 
 def checkpoint_stat(address: str) -> Stat | None:
-    """Return size, tag and time of the newest checkpoint at ``address``; None without one.  Raises StorageFailed."""
+    """Return size, entity tag and time of the newest checkpoint at ``address``; None without one.  Raises
+    StorageFailed.
+    """
     objects = Objects(address)
     return objects.stat(newest_checkpoint(objects))
 
 
 def checkpoint_name(claim: int) -> str:
-    """Return the name of a claim's checkpoint.  Only that claim writes it, so an older claim cannot change the
+    """Return the name of a claim's checkpoint.  No other claim writes this object, so an older claim cannot change the
     checkpoint of a newer one.
     """
     return f"{_CHECKPOINTS}{claim:020d}.json" if claim else CHECKPOINT
@@ -48,7 +52,7 @@ def claim_of(name: str) -> int:
 
 
 def check_address(address: str, *, overwrite: bool) -> Stat | None:
-    """Return the seal that may be replaced, or None if there is no store.
+    """Return the seal of the store at ``address``, which may be replaced; None if there is no store.
 
     Raises:
         Conflict: there is a store, and it may not be replaced.

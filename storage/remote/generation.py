@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Generation:
-    """The objects of one writer below an address; nobody else writes them.
+    """The objects of one writer below an address; no other writer changes them.
 
     Attributes:
         objects: all objects below the address.
@@ -29,12 +29,12 @@ class Generation:
     """
 
     def __init__(self, objects: Objects, before: Stat | None, claim: int = 0) -> None:
-        """Choose a name; nothing is written.
+        """Choose a random name for the generation; nothing is written.
 
         Args:
             objects: the objects below the address.
             before: the sealed store that may be replaced; None for none.
-            claim: number of the claim.
+            claim: number of the claim on the address, 0 for none.
         """
         self.objects, self._before, self.claim = objects, before, claim
         self.name = f"g{claim:020d}-{secrets.token_hex(4)}" if claim else f"g{secrets.token_hex(8)}"
@@ -45,8 +45,8 @@ class Generation:
 
         Args:
             address: where the store will be.
-            overwrite: whether a store that is there now may be replaced.
-            claim: number of the claim.
+            overwrite: whether an existing store may be replaced.
+            claim: number of the claim on the address, 0 for none.
 
         Raises:
             Conflict: there is a store, and it may not be replaced.
@@ -60,7 +60,7 @@ class Generation:
         Args:
             folder: the files, without the root document.
             root: the root document, with the digest of the seal.
-            check_held: raises StorageFailed if another process has taken the folder, so that files may be missing.
+            check_held: raises StorageFailed if another process has taken the folder, because files may then be missing.
 
         Raises:
             Conflict: another store was sealed meanwhile.
@@ -74,8 +74,8 @@ class Generation:
         self.seal(digest)
 
     def seal(self, digest: str) -> None:
-        """Put the object that names this generation; it replaces that of the store that may be replaced, if there is
-        one.
+        """Seal this generation: put the object SEAL, which names it.  If the generation may replace an earlier store,
+        this replaces that store's seal.
 
         Args:
             digest: digest of the seal.
@@ -103,9 +103,9 @@ class Generation:
             log.warning("what other solves left at %s stays there: %s", self.objects.address, error)
 
     def abandon(self) -> None:
-        """Remove what was sent, unless the seal names it; never raises.
+        """Remove the objects of this generation, unless the seal names it; never raises.
 
-        A put whose answer was lost may have sealed this generation, although it counts as failed.
+        A put of the seal that failed because its answer was lost may have sealed this generation.
         """
         try:
             named = json.loads(self.objects.read(SEAL))["attributes"]["apsp"]["generation"] == self.name

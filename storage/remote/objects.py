@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 SCHEME: Final = "s3://"
-#: Number of objects that are sent or fetched at a time; with objects of 2 MiB, the latency of each then costs little.
+#: Number of objects that are sent or fetched at the same time, so that the latency of each (of 2 MiB, say) costs
+#: little.
 THREADS: Final = 16
 #: Larger files are sent in parts of this many bytes.
 PART_BYTES: Final = 64 << 20
@@ -78,7 +79,7 @@ class Objects:
         self._store = _client(self._bucket)
 
     def below(self, *names: str) -> Objects:
-        """Return the objects below ``names``."""
+        """Return the objects below a longer address, to which ``names`` are appended."""
         return Objects("/".join([self.address, *names]))
 
     def read(self, name: str) -> bytes:
@@ -91,7 +92,7 @@ class Objects:
         return self._guarded("read", name, lambda: bytes(self._store.get(self._key(name)).bytes()))
 
     def stat(self, name: str) -> Stat | None:
-        """Return size, tag and time of an object; None if it does not exist.  Raises StorageFailed."""
+        """Return size, entity tag and time of an object; None if it does not exist.  Raises StorageFailed."""
         try:
             found = self._guarded("look at", name, lambda: self._store.head(self._key(name)))
         except NotFound:
@@ -118,9 +119,9 @@ class Objects:
         """Replace an object if it still has this entity tag.
 
         Args:
-            name: the object.
-            data: its new content.
-            tag: the entity tag that it has to have.
+            name: the name of the object.
+            data: the new content.
+            tag: the entity tag that the object must have now.
 
         Raises:
             Conflict: the object was replaced or removed meanwhile.
@@ -129,14 +130,15 @@ class Objects:
         self._conditional(name, data, lambda: self._store.put(self._key(name), data, mode={"e_tag": tag}))
 
     def check_conditions(self) -> None:
-        """Put an object under conditions that do not hold, and remove it again.
+        """Check that the object store honours conditional puts, by trying puts on a test object whose conditions do not
+        hold.
 
-        With a store that ignores conditions, two writers could succeed, and one would replace the seal of the other.
+        If an object store ignores conditions, two writers may both succeed, so that one replaces the seal of the other.
 
         Raises:
             StorageFailed: the store ignores conditions, cannot be reached, or refuses.
         """
-        name = f"conditions-{os.urandom(8).hex()}"  # ``secrets`` imports OpenSSL, which would delay commands
+        name = f"conditions-{os.urandom(8).hex()}"  # not ``secrets``: it imports OpenSSL, which delays commands
         tries: dict[str, Callable[[], None]] = {
             "If-None-Match": partial(self.create, name, b"second"),
             "If-Match": partial(self.replace, name, b"third", '"another"'),
@@ -174,7 +176,7 @@ class Objects:
         self.remove(list(self.names(prefix)))
 
     def send(self, files: Iterable[tuple[Path, str]]) -> None:
-        """Write files as objects, many at a time; all are written when it returns.  Raises StorageFailed."""
+        """Write files as objects, several at a time; when this returns, all are written.  Raises StorageFailed."""
 
         def one(pair: tuple[Path, str]) -> None:
             path, name = pair
@@ -216,8 +218,8 @@ class Objects:
         try:
             put()
         except (AlreadyExistsError, PreconditionError):
-            # An equal object counts as put: the client library may have repeated the request because an answer was
-            # lost.
+            # If the object has the same content, the put has succeeded: the client library may have repeated it after a
+            # lost answer.
             if self.stat(name) is None or self.read(name) != data:
                 raise Conflict(f"{self.address}/{name} exists already, or was changed meanwhile") from None
         except Exception as error:

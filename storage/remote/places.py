@@ -15,7 +15,8 @@ from storage.remote.objects import Objects, address_of, is_address
 
 
 def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> tuple[Path, str | None]:
-    """Check the place of a store; return the path to solve into, and the address to send the store to, or None.
+    """Check where a store is to be written; return the path to solve into, and the address to send the store to (None
+    for a folder).
 
     Args:
         out: the argument of ``--out``: a folder or an ``s3://`` address.
@@ -24,7 +25,7 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
         resume: whether to continue from a checkpoint.
 
     Raises:
-        Conflict: there is a store, or a checkpoint, that may not be replaced.
+        Conflict: there is a store or a checkpoint that may not be replaced.
         InvalidRequest: ``--work`` was given for a store in a folder.
         NotFound: the folder of ``--out`` or ``--work`` does not exist.
     """
@@ -53,13 +54,14 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
 
 
 def prepared_place(out: str | Path, work: Path | None = None, *, overwrite: bool) -> tuple[Path, Generation | None]:
-    """Check the place of a prepared graph; return the path to work at, and the objects to send it to, or None.
+    """Check where a prepared graph is to be written; return the path to work at, and the generation to send it to (None
+    for a folder).
 
     Args:
         out: a folder, or an address in an object store.
-        work: folder to work in; allowed only if ``out`` is an address.  None for a folder in the user's cache, whose
-            name depends on the address.
-        overwrite: whether a store that is there may be replaced.
+        work: folder to work in; allowed only if ``out`` is an address.  None selects a folder in the user's cache, with
+            a name made from the address.
+        overwrite: whether an existing store may be replaced.
 
     Raises:
         Conflict: there is a store, and it may not be replaced.
@@ -80,12 +82,13 @@ def prepared_place(out: str | Path, work: Path | None = None, *, overwrite: bool
 
 
 def reweighted_place(found: SealedFolder, out: str | Path | None, *, overwrite: bool) -> tuple[Path, Generation | None]:
-    """Return where a prepared graph with new weights is made, as :func:`prepared_place` does.
+    """Return the path at which a prepared graph with new weights is made, and the generation to send it to (None for a
+    folder).
 
     Args:
         found: the open prepared graph that gets new weights.
-        out: the new place; None to replace ``found``.  In an object store it is replaced only if it is still the store
-            that was opened.
+        out: the new place; None to replace ``found``.  In an object store, ``found`` is replaced only if it is still
+            the store that was opened.
         overwrite: whether a store at ``out`` may be replaced.
 
     Raises:
@@ -99,7 +102,9 @@ def reweighted_place(found: SealedFolder, out: str | Path | None, *, overwrite: 
 
 
 def _working_path(address: str, work: Path | None) -> Path:
-    """Return a path that depends only on ``work`` and the address, so that a later call finds the checkpoint again."""
+    """Return the path to work at.  It depends only on ``work`` and the address, so that a later call finds the
+    checkpoint.
+    """
     if work is not None and not work.is_dir():
         raise NotFound(f"--work: the folder {work} does not exist")
     base = work or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "apsp" / "work"

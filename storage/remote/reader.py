@@ -25,9 +25,9 @@ from storage.remote.objects import Objects, each
 if TYPE_CHECKING:
     from zarr.storage import MemoryStore
 
-#: Most bytes of tiles that a process caches, for all stores together.
+#: Maximum size in bytes of the cache of tiles that all stores of a process share.
 KEPT_BYTES: Final = 256 << 20
-#: Seconds after which a thread checks again whether a store is still the one that was opened.
+#: Time in seconds after which a reader checks again whether the store at the address is still the one that was opened.
 _CURRENT_SECONDS: Final = 2.0
 
 
@@ -35,12 +35,15 @@ class RemoteFolder:
     """The sealed generation of a store in an object store, with the methods of ``storage.matrix.tiles.StoreFolder``.
 
     Attributes:
-        path: the address, for messages; modified: when the store was sealed, in seconds since the epoch.
-        seal: size, tag and time of the object that names the generation.
+        path: the address, for messages.
+        modified: when the store was sealed, in seconds since the epoch.
+        seal: size, entity tag and time of the object that names the generation.
     """
 
     def __init__(self, address: str) -> None:
-        """Find the sealed generation.  Raises NotFound if there is none, and StorageFailed."""
+        """Find the sealed generation.  Raises NotFound if no store is sealed at ``address``, StorageFailed if the
+        object store refuses.
+        """
         self._objects = Objects(address)
         self.path = self._objects.address
         found = self._objects.stat(SEAL)
@@ -66,7 +69,9 @@ class RemoteFolder:
             raise StorageFailed(f"{self.path} is unsealed or damaged: {name} is missing") from None
 
     def open_inside(self, name: str) -> int:
-        """Open a copy of an object in memory for reading; its modification time is that of the seal."""
+        """Fetch an object into an anonymous file in memory, and open it for reading.  The file has the modification
+        time of the seal.
+        """
         handle = os.memfd_create("apsp-object", os.MFD_CLOEXEC)
         try:
             rest = memoryview(self.read(name))
@@ -80,14 +85,14 @@ class RemoteFolder:
         return handle
 
     def size(self, name: str) -> int:
-        """Return the bytes of an object of the store.  Raises FileNotFoundError, StorageFailed."""
+        """Return the size in bytes of an object of the store.  Raises FileNotFoundError, StorageFailed."""
         found = self._objects.stat(f"{self._generation}/{name}")
         if found is None:
             raise FileNotFoundError(f"{self.path}: {name}")
         return found.size
 
     def arrays(self, names: Iterable[str]) -> MemoryStore:
-        """Fetch the objects of these names into a store that Zarr reads."""
+        """Fetch the objects ``names`` into a store in memory that Zarr reads."""
         from zarr.core.buffer import default_buffer_prototype
         from zarr.storage import MemoryStore
 
@@ -139,7 +144,7 @@ def _asking() -> ThreadPoolExecutor:
 
 
 class Kept:
-    """A cache of the tiles that were used last, up to ``most`` bytes; safe to use from many threads."""
+    """A cache of the most recently used tiles, up to ``most`` bytes; safe to use from many threads."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
@@ -147,7 +152,7 @@ class Kept:
         self._lock = threading.Lock()
 
     def get(self, key: tuple[int, int, int]) -> Array | None:
-        """Return a tile if it is cached."""
+        """Return a tile if it is cached, else None."""
         with self._lock:
             found = self._tiles.get(key)
             if found is not None:
@@ -155,7 +160,7 @@ class Kept:
             return found
 
     def put(self, key: tuple[int, int, int], tile: Array) -> None:
-        """Cache a tile, and drop those that were used longest ago."""
+        """Cache a tile; if the cache is then too large, drop the least recently used tiles."""
         with self._lock:
             before = self._tiles.pop(key, None)
             self._bytes += tile.nbytes - (0 if before is None else before.nbytes)
@@ -191,7 +196,7 @@ class RemoteTiles(TileReader):
         self._number = next(_numbers)
 
     def prepare(self, tiles: list[tuple[int, int]]) -> None:
-        """Fetch the tiles that are not cached, many at a time; at most half of the cache."""
+        """Fetch the tiles that are not cached, several at a time, as far as they fill at most half of the cache."""
         most = KEPT_BYTES // 2 // max(1, int(self._sizes.max(initial=1)))
         missing = [tile for tile in tiles[:most] if KEPT.get((self._number, *tile)) is None]
         if len(missing) > 1:
@@ -213,7 +218,9 @@ class RemoteTiles(TileReader):
         return None if found is None else bytes(found[offset, column].tobytes())
 
     def whole(self, i: int, j: int) -> Array:
-        """Return a tile as the base class does; this array stays valid."""
+        """Return a tile as the base class does.  The array stays valid after further calls, unlike that of the base
+        class.
+        """
         key = (self._number, i, j)
         found = KEPT.get(key)
         if found is None:

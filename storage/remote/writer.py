@@ -4,8 +4,8 @@ put.
 Below the address of a store lie its *generations*, one for each solve that wrote there, and ``zarr.json``, which names
 the sealed generation.  A generation is a complete store as on a disk.  Only its own solve writes to it, so a solve that
 was given up but still runs does no harm.  ``zarr.json`` is put last; it may replace only the ``zarr.json`` that existed
-when the solve began.  ``checkpoint.json`` says from which generation an unfinished solve can be resumed.  Claims with
-numbers each have a checkpoint of their own, and that of the highest number counts.
+when the solve began.  ``checkpoint.json`` says from which generation an unfinished solve can be resumed.  Each claim
+with a number has a checkpoint of its own, and the checkpoint of the highest number counts.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from storage.remote.objects import Objects, Stat, each
 
 log = logging.getLogger(__name__)
 
-#: Sending checkpoints takes at most 1 / _SHARE of the time.
+#: Sending checkpoints takes at most one part in _SHARE of the time of a solve.
 _SHARE: Final = 10
-#: Most attempts to read a tile, which may be replaced while it is read.
+#: Maximum number of attempts to read a tile, because the tile may be replaced while it is read.
 _ATTEMPTS: Final = 10
 
 
 class RemoteMatrix(WorkingMatrix):
     """A working copy on a local disk whose checkpoints and sealed store go to an object store.
 
-    A thread sends commits while the solve continues: tiles first, then ``checkpoint.json``.  A tile that is sent may
-    have changed since the commit, because tiles may be more advanced than the record says.
+    A thread sends commits while the solve continues: tiles first, then ``checkpoint.json``.  A tile may change between
+    commit and sending.  That is correct, because tiles may be more advanced than the record says.
     """
 
     def __init__(
@@ -58,7 +58,9 @@ class RemoteMatrix(WorkingMatrix):
         before: Stat | None,
         claim: int = 0,
     ) -> None:
-        """Use ``open_working``.  ``before`` is the sealed store that may be replaced, None for none."""
+        """Use ``open_working``.  ``before`` is the seal of the store that may be replaced; None if there is no
+        store.
+        """
         super().__init__(staging, grid, attributes, overwrite=overwrite)
         self._objects, self._made = objects, Generation(objects, before, claim)
         self.generation = self._made.name
@@ -70,9 +72,9 @@ class RemoteMatrix(WorkingMatrix):
         self._behind = False
 
     def commit(self, record: Mapping[str, Any]) -> None:
-        """Commit as the base class does; from time to time, a thread also sends the commit.
+        """Commit as the base class does; from time to time, a thread also sends the commit to the object store.
 
-        If the record says that nothing is done, the checkpoint that was sent is removed before anything else is
+        If the record counts no finished work, the checkpoint in the object store is removed before anything else is
         written.
 
         Raises:
@@ -90,8 +92,8 @@ class RemoteMatrix(WorkingMatrix):
             self._sender.start()
 
     def _commit_lowered(self, record: Mapping[str, Any]) -> None:
-        """Remove the checkpoint that this process sent, because less advanced tiles may be sent soon; then do the same
-        as the base class.
+        """Remove the checkpoint that this process sent, because less advanced tiles may be sent soon; then commit the
+        record as the base class does.
 
         Checkpoints of earlier processes remain, because they name other generations, which no process overwrites.  If
         the object store refuses, the record is not lowered, and no tile is written.
@@ -104,7 +106,7 @@ class RemoteMatrix(WorkingMatrix):
             super()._commit_lowered(record)
 
     def leave(self) -> None:
-        """Send the last commit, then do the same as the base class."""
+        """Send the last commit to the object store, then close as the base class does."""
         if self._open and self._place.record is not None:
             self._wait_for_sender()
             if self._behind:
@@ -112,7 +114,7 @@ class RemoteMatrix(WorkingMatrix):
         super().leave()
 
     def abort(self) -> None:
-        """Do the same as the base class, and remove from the object store what was sent."""
+        """Remove everything as the base class does, and also what was sent to the object store."""
         if self._open:
             self._wait_for_sender()
             self._objects.remove([self._checkpoint])
@@ -148,7 +150,9 @@ class RemoteMatrix(WorkingMatrix):
             self._sender.join()
 
     def _send_checkpoint(self) -> None:
-        """Read the record, send the tiles, then send the record; after a failure, the next commit tries again."""
+        """Read the record, send the tiles that changed, then send the record; after a failure, the next commit tries
+        again.
+        """
         began = time.monotonic()
         try:
             self._behind = False
@@ -176,7 +180,7 @@ class RemoteMatrix(WorkingMatrix):
 
 
 def _says_nothing(record: Mapping[str, Any]) -> bool:
-    """Return whether a record of rounds or passes (``engine.streaming``) counts no stripe."""
+    """Return whether a record of rounds or passes (``engine.streaming``) counts no stripe as done."""
     return record.get("kind") in ("rounds", "passes") and all(level < 0 for level, _ in record["levels"])
 
 
@@ -197,13 +201,14 @@ def _read_whole(path: Path) -> bytes:
 
 
 def fetch_checkpoint(target: Path, address: str) -> bool:
-    """Copy the checkpoint at ``address`` to the working folder of ``target``; return whether there is one to resume.
+    """Copy the checkpoint at ``address`` to the working folder of ``target``; return whether there is a checkpoint to
+    resume.
 
-    A checkpoint on this machine is kept if it is the same, or if the object store has none, because no other machine
-    has then continued the solve.
+    A checkpoint on this machine is kept if the object store has the same or none, because then no other machine has
+    continued the solve.
 
     Raises:
-        Conflict: a process on this machine works in that folder.
+        Conflict: a process on this machine works in the working folder.
         StorageFailed: the object store or the file system refused, or the checkpoint is damaged.
     """
     objects = Objects(address)
@@ -219,7 +224,8 @@ def fetch_checkpoint(target: Path, address: str) -> bool:
 
 
 def _bring(objects: Objects, checkpoint: str, found: Stat, target: Path) -> None:
-    """Copy the checkpoint of this name to ``target``, unless ``target`` already has it.
+    """Copy the object ``checkpoint`` and its tiles to the working folder of ``target``, unless this folder has them
+    already.
 
     Raises NotFound if the object has changed since it was ``found``: its solve may have lowered the record and then
     overwritten tiles.  This is checked before the record is written, so that even a killed process leaves no record

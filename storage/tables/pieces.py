@@ -25,7 +25,7 @@ class Pieces:
 
     Attributes:
         schema: the columns.
-        height: number of rows so far; that of all rows once the table is written.
+        height: number of rows of the pieces made so far; of all pieces once the table is written.
     """
 
     def __init__(self, frames: Iterator[pl.DataFrame]) -> None:
@@ -38,8 +38,8 @@ class Pieces:
 
         Args:
             out: the file.
-            together: rows that are stored together; None for the usual number.
-            said: metadata of the file.
+            together: number of rows of a row group of the file; None for the default.
+            said: key-value metadata of the file.
 
         Raises:
             OSError: the file system refused.

@@ -18,8 +18,7 @@ from storage.remote.reader import RemoteFolder
 if TYPE_CHECKING:
     import polars as pl
 
-#: A table that was fetched from an object store stays in memory while it is open if its file has at most this many
-#: bytes.
+#: An open table from an object store stays in memory if its file has at most this number of bytes.
 KEPT: Final = 64 << 20
 
 
@@ -27,9 +26,12 @@ class SealedTable(SealedFolder):
     """A sealed table, open for reading; safe to use from many threads.
 
     Attributes:
-        Those of ``SealedFolder``.  result: ``measures``, ``near``, ``betweenness`` or ``flows``.  columns: the type of
-        each column by its name: ``integer``, ``number`` or ``text``; the first names vertices.  rows: number of rows.
-        shape: sources and targets of the matrix that was not made.
+        result: ``measures``, ``near``, ``betweenness`` or ``flows``.
+        columns: the type of each column by its name: ``integer``, ``number`` or ``text``; the first column names
+            vertices.
+        rows: number of rows.
+        shape: numbers of sources and targets, as for a matrix; no matrix was made.
+        Others: as in ``SealedFolder``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
@@ -72,7 +74,7 @@ class SealedTable(SealedFolder):
         self.check_files("")
 
     def named(self, names: Sequence[str] | None, field: str = "columns") -> list[str]:
-        """Return the names of columns, each once; the names of all columns for None.
+        """Check names of columns, and return each once; return the names of all columns if ``names`` is None.
 
         Raises:
             InvalidRequest: there is no such column, or ``names`` is empty; the error names the option ``field``.
@@ -90,10 +92,10 @@ class SealedTable(SealedFolder):
         """Return some rows of the table.
 
         Args:
-            columns: names of columns.
+            columns: names of the columns to return.
             first: number of the first row, from 0, in the order of ``sort``.
             count: largest number of rows.
-            sort: the column to sort by, with a ``-`` before it for the largest first; None for the order of the
+            sort: the column to sort by, in descending order if a ``-`` precedes its name; None for the order of the
                 vertices.  Rows without a number come last, and rows with equal numbers keep their order.
 
         Raises:
@@ -113,11 +115,11 @@ class SealedTable(SealedFolder):
 
         Args:
             names: vertices, as text.
-            columns: names of columns.
-            most: largest number of rows that the caller wants; one more is returned if there are more.
+            columns: names of the columns to return.
+            most: largest number of rows that the caller wants.  If there are more, ``most + 1`` rows are returned.
 
         Raises:
-            NotFound: the first column has no such name.
+            NotFound: a name does not occur in the first column.
             StorageFailed: the table is damaged or gone.
         """
         import polars as pl
@@ -141,7 +143,9 @@ class SealedTable(SealedFolder):
         return self._read(lambda table: table.select(column))[column]
 
     def _sorted(self, sort: str) -> IntArray:
-        """Return the numbers of all rows in the order of a column; the last order is kept for the next page."""
+        """Return the numbers of all rows, sorted by a column as ``page`` describes.  The last order is cached for the
+        next page.
+        """
         kept = self._order
         if kept is not None and kept[0] == sort:
             return kept[1]
@@ -170,7 +174,9 @@ class SealedTable(SealedFolder):
         return found
 
     def _source(self) -> Path | io.BytesIO:
-        """Return the file of the table, or its content if it is in an object store, compared with the seal before."""
+        """Return the path of the table's file, or, from an object store, its content, which is compared with the seal
+        first.
+        """
         if isinstance(self._folder, RemoteFolder):
             data = bytes(self._checked(TABLE)) if self._fetched is None else self._fetched
             if len(data) <= KEPT:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
-#: Seconds to wait for another upload or deletion, which only renames files.
+#: Seconds to wait for the lock, which other uploads and deletions hold only while they rename files.
 _LOCK_SECONDS: Final = 30.0
 #: What a table holds: opportunities if only its first column names vertices, demands if its first two columns do.
 _HOLDS: Final = ("opportunities", "demands")
@@ -34,13 +34,13 @@ class TableRecord:
     """An uploaded table.
 
     Attributes:
-        id: digest of its content.
+        id: digest of the content.
         rows: number of rows, one for each vertex or for each demand.
-        key: the name of its first column, which names vertices.
-        columns: the names of its columns of numbers.
-        bytes: size of the file that is kept.
+        key: the name of the first column, which names vertices.
+        columns: the names of the columns of numbers.
+        bytes: size of the stored file.
         created: when it was first uploaded, seconds since the epoch.
-        holds: ``opportunities``, or ``demands``, whose second column names vertices, too.
+        holds: ``opportunities``, or ``demands``; in a table of demands the second column also names vertices.
     """
 
     id: str
@@ -69,7 +69,7 @@ class UploadedTables:
             upload: a Parquet file with vertices in its first column, as :func:`normal_table` writes it.
             owner: the caller who uploaded it.
             created: the time, in seconds since the epoch.
-            most: how many tables an owner may have.
+            most: the largest number of tables that an owner may have.
 
         Raises:
             LimitExceeded: the owner has ``most`` tables.
@@ -100,7 +100,7 @@ class UploadedTables:
             return self._record(digest), True
 
     def get(self, table_id: str, owner: str | None) -> TableRecord:
-        """Return a table of an owner.  Raises NotFound."""
+        """Return a table of an owner.  Raises NotFound if the owner has no such table."""
         if not _ID.fullmatch(table_id) or not self._owned(table_id, owner).exists():
             raise NotFound(f"there is no table {table_id[:100]!r}")
         return self._record(table_id)
@@ -111,7 +111,9 @@ class UploadedTables:
         return sorted((self._record(name) for name in owned), key=lambda one: (-one.created, one.id))
 
     def remove(self, table_id: str, owner: str | None) -> None:
-        """Remove a table from those of an owner, and delete it if no other owner has it.  Raises NotFound."""
+        """Remove a table from those of an owner, and delete it if no other owner has it.  Raises NotFound if the owner
+        has no such table.
+        """
         self.get(table_id, owner)
         with self._locked():
             self._owned(table_id, owner).unlink(missing_ok=True)
@@ -181,8 +183,8 @@ def _mark(owner: str | None) -> str:
 def normal_table(path: Path, most_rows: int, most_columns: int, holds: str = "opportunities") -> Path:
     """Check a table of numbers by vertex, or of demands, and write it as Parquet beside ``path``.
 
-    A table belongs to no graph yet, so names of vertices are refused only if they are empty, or, for opportunities, if
-    a name occurs twice.
+    A table belongs to no graph yet, so any names of vertices are accepted, except empty names and, for opportunities, a
+    name that occurs twice.
 
     Args:
         path: the file, CSV with a header or Parquet, recognised by content.
@@ -194,7 +196,7 @@ def normal_table(path: Path, most_rows: int, most_columns: int, holds: str = "op
 
     Raises:
         InvalidRequest: the file is no such table, or an entry is no finite number; the message names the line.
-        LimitExceeded: the table has more rows or columns.
+        LimitExceeded: the table has more than ``most_rows`` rows or ``most_columns`` columns of numbers.
     """
     import polars as pl
 
@@ -260,7 +262,7 @@ def _check_shape(frame: pl.DataFrame, most_rows: int, most_columns: int, ends: i
 
 
 def _vertices(key: pl.Series, path: Path, *, once: bool) -> pl.Series:
-    """Return the names of vertices as texts; with ``once``, none may occur twice."""
+    """Return the names of vertices as texts; with ``once``, no name may occur twice."""
     import polars as pl
 
     if not (key.dtype.is_integer() or key.dtype == pl.String()):

@@ -1,4 +1,4 @@
-"""Writes a result in rows: a table as Parquet, for near pairs also sparse rows, and the seal."""
+"""Writes a result in rows: a Parquet table, for near pairs also sparse rows in Zarr arrays, and the seal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
     from storage.remote.generation import Generation
 
-#: Number of rows of the table that are stored together, so that a page is read without reading the whole table.
+#: Number of rows of a row group of the table, so that a page is read without reading the whole table.
 ROWS_TOGETHER: Final = 1 << 16
 
 
@@ -37,11 +37,13 @@ def write_result_table(
     Args:
         path: the folder, which must not exist.
         frame: the table, whole or in pieces; its first column names vertices.
-        about: attributes of the result: ``result`` (``measures``, ``near`` and so on), those of the graph, what was
-            asked, and ``shape``.
-        pairs: the same result as sparse rows, which are written beside the table as arrays of Zarr; None without.
-        sums: the facts of the summary in addition to the numbers of rows and columns.
-        remote: where the result is sent and sealed; nothing then remains at ``path``.  None for a folder.
+        about: attributes of the result: ``result`` (``measures``, ``near`` and so on), attributes of the graph, the
+            options asked for, and ``shape``.
+        pairs: the same result as sparse rows, which are written beside the table as arrays of Zarr; None for other
+            results.
+        sums: facts for the summary in addition to the number of rows and the names of columns.
+        remote: where in an object store the result is sent and sealed; nothing then remains at ``path``.  None to keep
+            the result at ``path``.
 
     Returns:
         The absolute path.
@@ -86,7 +88,9 @@ def _attributes(
     pairs: NearPairs | None,
     sums: Mapping[str, object] | None,
 ) -> dict[str, object]:
-    """Return the attributes of the result; call it after the table is written, when the number of its rows is known."""
+    """Return the attributes of the result; call this after the table is written, because the number of rows is known
+    only then.
+    """
     columns = [{"name": name, "type": _type(kind)} for name, kind in frame.schema.items()]
     return {
         **({} if pairs is None else attributes_of(pairs)), **about, "rows": frame.height, "columns": columns,

@@ -37,7 +37,7 @@ class GuestMatrix(WorkingMatrix):
     Args:
         folder: the folder of the store in the making.
         exchange_dir: the folder for new files.
-        grid, dtype, compression: as in the owner's matrix.
+        grid, dtype, compression: tiling, type of the entries and compression of the owner's matrix.
     """
 
     def __init__(self, folder: Path, exchange_dir: Path, grid: TileGrid, dtype: str, compression: str) -> None:

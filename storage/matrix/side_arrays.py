@@ -48,7 +48,7 @@ def array_document(
 
     Args:
         shape, chunks: shape of the array, and of each of its chunks.
-        kind: Zarr's name of the type.
+        kind: Zarr's name of the type of the entries.
         fill: the value of entries that no file holds, in JSON types.
         codecs: the codecs of a chunk.
         dimensions: a name for each dimension.

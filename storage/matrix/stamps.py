@@ -20,8 +20,8 @@ _STAMP: Final = ".stamp"
 def fault_of(store: Path, document: Mapping[str, Any]) -> str | None:
     """Return why the tiles in ``store`` do not belong to the record ``document``; None if they do.
 
-    Tiles and record belong together if their stamps are equal.  Records of earlier versions have no stamp, and pass.  A
-    store loses its stamp just before it is published; from then on its seal takes the place of the stamp.
+    Tiles and record belong together if their stamps are equal.  Records of earlier versions have no stamp, and are
+    accepted.  A store loses its stamp just before it is published; from then on its seal takes the place of the stamp.
     """
     if not stamp_file(store).parent.is_dir():
         return f"the tiles that belong to it are gone from {store}: bring them back, or begin anew (--overwrite)"

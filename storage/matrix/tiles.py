@@ -1,4 +1,4 @@
-"""Reads tiles of a sealed store: only the bytes that are needed; raises an error if a tile is missing or damaged."""
+"""Reads only the needed bytes of the tiles of a sealed store; raises an error if a tile is missing or damaged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The store in the making as a working copy: its tiles are written repeatedly, read back, committed and resumed.
 
-The tile files are those of the sealed store, so there is only one copy and nothing is converted at the end.  An
+The tile files become those of the sealed store, so there is only one copy and nothing is converted at the end.  An
 existing tile is replaced atomically by a durable one (``storage.matrix.file_pool``); a new tile is durable after the
 next commit.  Almost no tiles stay in the page cache.
 """
@@ -164,7 +164,7 @@ class WorkingMatrix(MatrixWriter):
                 raise self._fail("commit", folder, error) from error
 
     def lower(self, record: Mapping[str, object]) -> None:
-        """Commit ``record``, which claims less than the last commit, before the next tile is written or adopted.
+        """Commit ``record``, which claims less progress than the last commit, just before the next tile changes.
 
         A record never claims more progress for a tile than the tile contains.  So a solve that will overwrite tiles
         with less progress calls this first; the checkpoint changes only when it writes the first tile.
@@ -244,7 +244,7 @@ class WorkingMatrix(MatrixWriter):
 
         Raises:
             InvalidRequest: the rows cut a tile, or ``out`` has another shape or type.
-            StorageFailed: as in :meth:`read_tile`.
+            StorageFailed: a tile is missing, damaged, or cannot be read.
         """
         width = self._grid.tile[1]
         if out.dtype != self._dtype or out.ndim != 2 or out.shape[1] != self.shape[1]:
@@ -276,7 +276,7 @@ class WorkingMatrix(MatrixWriter):
         self.leave()
 
     def _lower_first(self) -> None:
-        """Commit the lowered record, if there is one; every thread calls this before it changes a tile."""
+        """Commit the record that ``lower`` stored, if any; every thread calls this before it changes a tile."""
         if self._lowered is not None:
             with self._record_lock:
                 if self._lowered is not None:

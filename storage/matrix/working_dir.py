@@ -59,7 +59,7 @@ class Checkpoint:
 
 
 def find_checkpoint(target: str | Path) -> Checkpoint | None:
-    """Return the checkpoint of ``target``, or None.  Raises StorageFailed if there is one that cannot be read."""
+    """Return the checkpoint of ``target``; None if there is none.  Raises StorageFailed if it cannot be read."""
     path = Path(target).absolute()
     document = _read_record(path)
     if document is None or _published(path, document):
@@ -168,8 +168,8 @@ class WorkingDir(atomic.Staging):
     def publish(self, *, replace: bool) -> None:
         """Publish as the base class does, then remove the working folder."""
         if self.record is not None:
-            # After stores are exchanged, the old store is in this folder.  If the process ends then, the digest of the
-            # seal shows which store is the new one.
+            # After stores are exchanged, the old store is in the working folder.  If the process ends then, the digest
+            # of the seal shows which store is the new one.
             try:
                 self.save(self.record, publishing=seal_of(self.folder))
             except OSError as error:
@@ -287,7 +287,7 @@ def lock(target: Path) -> int:
     """Lock the working folder of ``target``, making it if needed, and return the descriptor that holds the lock.
 
     Raises:
-        Conflict: another process holds it.
+        Conflict: another process holds the lock.
         OSError: the file system refused.
     """
     return lock_folder(working_folder(target), target)
@@ -342,7 +342,9 @@ def _read_record(target: Path) -> dict[str, Any] | None:
 
 
 def read_record(base: Path) -> dict[str, Any] | None:
-    """Return what :func:`write_record` wrote into a folder, or None.  Raises StorageFailed if it is damaged."""
+    """Return the record that :func:`write_record` wrote into a folder; None if there is none.  Raises StorageFailed if
+    the record is damaged.
+    """
     path = base / RECORD
     try:
         data = path.read_bytes()

@@ -96,7 +96,8 @@ class MatrixWriter:
     As a context manager it aborts unless ``seal`` was called.
 
     Attributes:
-        also: the tiles of the further arrays, by the names of their quantities.
+        also: for the name of each quantity, the writer of the quantity's tiles (sums along paths, stored beside the
+            distances).
     """
 
     def __init__(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_NAMES: Final = 1 << 30
 #: Maximum number of rows of a table that are made at a time.
 MOST_ROWS: Final = 1 << 22
-#: The attribute of a Zarr group by which it is recognised as near pairs.
+#: Value of the attribute ``kind`` of a Zarr group that holds near pairs.
 KIND: Final = "near-pairs"
 #: File formats by the ending of the name, each with a description.
 FORMS: Final = {

@@ -1,4 +1,4 @@
-"""Writes near pairs that do not fit in memory to files without names while the pairs are found."""
+"""Writes near pairs that do not fit in memory to unnamed temporary files while the pairs are found."""
 
 from __future__ import annotations
 

@@ -131,8 +131,7 @@ class CheckedTable:
                 self._count()
 
     def drop(self, wanted: Mask, count: int) -> int:
-        """Free the memory of sections, beginning with those whose last use was longest ago; no question may use the
-        table meanwhile.
+        """Free the memory of sections, least recently used first; no question may use the table meanwhile.
 
         Args:
             wanted: a mask of the sections that stay.
@@ -217,7 +216,7 @@ class TableMemory:
     """The memory that the tables of a prepared graph share.  Safe to use from many threads.
 
     A question states which entries it needs, and these stay in memory until it ends.  If there is too little memory,
-    the question waits until no other question runs, and then the sections whose last use was longest ago are dropped.
+    the question waits until no other question runs, and then the least recently used sections are dropped.
 
     Args:
         tables: the tables.
@@ -281,7 +280,7 @@ class TableMemory:
         return sum(table.read_bytes for table in self._tables)
 
     def begin(self, question: _Question, masks: Masks) -> None:
-        """Let a question begin once the sections that it needs are in memory.  Raises what :meth:`using` raises."""
+        """Let a question begin once the sections that it needs are in memory.  Raises the errors of :meth:`using`."""
         try:
             with self._lock:
                 self._coming[question] = self._clear_for(masks)

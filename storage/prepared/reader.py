@@ -27,7 +27,7 @@ from storage.remote.reader import RemoteFolder
 #: Names of the arrays with results of elimination other than the tables.  They are stored so that updating the weights
 #: of a few arcs takes little time.
 ELIMINATED: Final = ("upward", "across", "rests")
-#: The array of closed arcs; a store without closed arcs does not have it.
+#: Name of the array of closed arcs (arcs of weight +inf); a store without closed arcs does not have it.
 CLOSED: Final = "closed"
 #: Number of threads that read chunks and compute their checksums.
 _THREADS: Final = 4
@@ -93,7 +93,9 @@ class PreparedStore(SealedResult):
         return None if upward is None or across is None or rests is None else (upward, across, rests)
 
     def closed(self) -> IntArray:
-        """Return the arcs that later weights may open, as ``tail * n + head``, ascending.  Raises StorageFailed."""
+        """Return the closed arcs (weight +inf), which later weights may open, as ``tail * n + head``, ascending.
+        Raises StorageFailed.
+        """
         if CLOSED not in self._arrays:
             return np.zeros(0, np.int64)
         return self._side(CLOSED).astype(np.int64, copy=False)

@@ -115,8 +115,8 @@ class PreparedWriter:
             self._known[name] = self._base.share(name, self._staging.folder)
 
     def add_closed(self, closed: IntArray) -> None:
-        """Write the arcs that later weights may open, as ``tail * n + head``, ascending; without closed arcs no file is
-        written.
+        """Write the closed arcs (weight +inf), which later weights may open, as ``tail * n + head``, ascending; without
+        closed arcs no file is written.
 
         Raises:
             StorageFailed: the file system refused.
@@ -177,7 +177,9 @@ class PreparedWriter:
             raise atomic.failure("write", folder, error, table.nbytes) from error
 
     def _note(self, name: str, found: WrittenChunk, chunk: int, running: list[Checksums]) -> None:
-        """Keep the mark of a chunk for the seal, and the checksums of its sections.  Raises OSError, StorageFailed."""
+        """Store the mark (size and checksums) of a chunk for the seal, and the checksums of its sections.  Raises
+        OSError, StorageFailed.
+        """
         self._known[name] = found.mark
         if name.startswith(_IN_SECTIONS):
             kind, known = np.dtype(str(self._attributes["type"])), found.running
@@ -279,7 +281,7 @@ class PreparedWriter:
         return write_chunk(self._staging.folder / name, piece, chunk, self._fill)
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
-        """Make everything durable, write the seal, and put the folder at its path; or send it to the object store.
+        """Make everything durable, write the seal, and put the folder at its path or send it to the object store.
 
         Raises:
             StorageFailed: the file system or the object store refused; nothing at the path has changed.

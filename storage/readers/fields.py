@@ -28,7 +28,7 @@ LONGEST_ROW = 1 << 20
 
 
 class TextVertex(InvalidGraph):
-    """Raised for a vertex that is no number, after vertices that are numbers; the edge list may then hold names."""
+    """Raised for a vertex that is no number after vertices that were numbers: all vertices may then have names."""
 
 
 def shown(text: str) -> str:

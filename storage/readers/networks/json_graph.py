@@ -277,7 +277,7 @@ class _Json:
             raise InvalidGraph(message, line=line, field="multigraph")
 
     def finish(self) -> Parsed:
-        """Return the arcs; refuse a file that has none of the three forms, or more than one."""
+        """Return the arcs; refuse a file that is not exactly one of node-link, adjacency and Cytoscape data."""
         forms = [key for key in ("links", "edges", "adjacency", "elements") if key in self._seen]
         if len(forms) != 1 or ("nodes" in self._seen) == (forms == ["elements"]):
             found = ", ".join(map(shown, list(self._seen)[:10])) or "nothing"

@@ -14,7 +14,8 @@ from typing import Final
 
 _ROADS: Final = ("primary", "secondary", "tertiary", "unclassified", "residential", "road", "service")
 _LINKS: Final = ("primary_link", "secondary_link", "tertiary_link")
-#: Values of access tags that open or close a way or a barrier; a tag with any other value is ignored.
+#: Values of access tags that allow (_OPEN) or forbid (_CLOSED) the use of a way or the passing of a barrier; a tag with
+#: any other value is ignored.
 _OPEN: Final = frozenset({"yes", "designated", "permissive", "official", "destination", "customers"})
 _CLOSED: Final = frozenset(
     {"no", "private", "agricultural", "forestry", "delivery", "emergency", "military", "permit", "psv", "bus"}

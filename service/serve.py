@@ -139,7 +139,7 @@ class _Announcing(uvicorn.Server):
             threading.Thread(target=_get_ready, name="get-ready", daemon=True).start()
 
     def _print_login_link(self) -> None:
-        """Print a link that logs in once, if only this machine is served and the output is not written to a log."""
+        """Print a login link for one use, if only this machine is served and the output does not go to a log."""
         is_read = sys.stdout.isatty() or self._key is not None
         if not (self._service.settings.auth and is_loopback(self._service.settings.host) and is_read):
             return
@@ -162,7 +162,7 @@ def _get_ready() -> None:
         # What is imported lives until the process ends, so garbage collections during requests skip it from here on.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(700, 10, 10)  # the defaults of Python 3.11; service.cli.start has raised the first
+        gc.set_threshold(700, 10, 10)  # the defaults of Python 3.11; service.cli.start has raised the first threshold
     except Exception as error:
         log.warning("imports failed, so the first query of a result will take longer: %s", error)
 

@@ -1,4 +1,4 @@
-"""Reads the settings of the service once, with types: from arguments, else from ``APSP_*``, else the defaults."""
+"""Reads the settings of the service once, with types: from arguments, else from variables ``APSP_*``, else defaults."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Settings(BaseModel):
         for item in items:
             if item != "*":  # uvicorn would accept a host name, which matches no client's address
                 ipaddress.ip_network(item)
-        if "*" in items and len(items) > 1:  # uvicorn takes * for all only where it is alone
+        if "*" in items and len(items) > 1:  # uvicorn reads * as all addresses only if it is the only item
             raise ValueError("* stands for all addresses, so it stands alone")
         return value
 
@@ -205,7 +205,7 @@ class Settings(BaseModel):
         return self.data_dir / "runners" / f"{self.node_name}-{device}.lock"
 
     def store(self, job_id: str) -> Path:
-        """Return the path of a job's store on the disk; with an :meth:`address`, it is the folder to work in."""
+        """Return the path of a job's store on the disk; the folder to work in if results are in an object store."""
         return self.data_dir / "jobs" / job_id / "matrix.zarr"
 
     def address(self, job_id: str) -> str | None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: seconds after which a client should ask again about a job that is not over
 RETRY_AFTER = 1
-#: seconds for which an open result in an object store is assumed to exist; then the job's record is read again
+#: seconds for which an open result in an object store is assumed to exist, before the job's record is read again
 TRUSTED_SECONDS: Final = 10.0
 
 
@@ -85,13 +85,13 @@ class Results:
         return None
 
     def get(self, job_id: str, owner: str | None) -> ResultReader:
-        """Open the result of a job; the caller has just read its record, which says that there is a result."""
+        """Open the result of a job, whose record the caller has just read: it says that there is a result."""
         from service.jobs.prepared_results import open_reader
 
         with self._lock:
             kept = self._open.get(job_id)
         if kept is not None and kept.result.matrix.current():
-            fresh = kept.result  # rather than a new one, because its cache holds tiles
+            fresh = kept.result  # the open result is kept rather than opened again, because its cache holds tiles
         else:
             self.forget(job_id)
             # opening takes a while, so the lock is not held meanwhile
@@ -164,13 +164,14 @@ class Service:
         return record
 
     def graph(self, graph_id: str, caller: Caller) -> GraphRecord:
-        """Return the graph of this id as the caller uploaded it: name and receipt.
+        """Return the graph of this id, with the name and the receipt of the caller's upload.
 
-        Admins see the receipt of the first upload, and the name from that upload, or from an admin's later one.
+        Admins see the receipt of the first upload.  They see the name from that upload, or the name that an admin gave
+        in a later upload.
 
         Raises:
             NotFound: there is no such graph, or the caller did not upload it.
-            Gone: it was deleted.
+            Gone: the graph was deleted.
         """
         if caller.owner is None or caller.may("admin"):
             return self.jobs.graph(graph_id)
@@ -185,8 +186,8 @@ class Service:
         Args:
             record: the graph, with the name that it gets if it is new to the caller.
             caller: who uploaded it.
-            name: the name that the caller gave, also for a graph that was uploaded before; None leaves the name of that
-                graph.
+            name: the name that the caller gave; a graph that was uploaded before gets it too.  None leaves the name of
+                such a graph as it is.
         """
         kept, new = self.jobs.add_graph(record)
         if name and name != kept.name and (caller.owner is None or caller.may("admin")):
@@ -227,14 +228,14 @@ class Service:
         Args:
             job_id: id of the job.
             caller: who asks.
-            semiring: the semiring that the caller understands, or several.
+            semiring: the semiring, or several, whose values the caller understands.
 
         Raises:
             NotFound: there is no such job, or it belongs to another owner.
             Gone: the job or its result was removed.
             ResultNotReady: the job is open, or its store was lost and it was queued again.
             NoResult: the job ended without a result.
-            Conflict: its values are of another semiring.
+            Conflict: the values of the result are of another semiring.
         """
         found = self.results.peek(job_id, caller)
         if found is None:
@@ -262,7 +263,7 @@ class Service:
 
 
 def check_result(job_id: str, found: ResultReader, semiring: str | Collection[str]) -> None:
-    """Raise Conflict if the values of a result are of another semiring than a question understands."""
+    """Raise Conflict if the values of a result are of none of the semirings that a question understands."""
     check_understood(f"the result of job {job_id}", found.matrix.attributes, semiring, _OF_SEMIRINGS)
 
 
@@ -339,7 +340,7 @@ async def _opened_any(job_id: str, service: Shared, caller: Known) -> AsyncItera
         yield found.asked_by(caller.owner)
 
 
-#: the opened result, of any kind, of the job that the URL names; one that is not cached is opened in a thread
+#: the opened result, of any kind, of the job that the URL names; a result that is not cached is opened in a thread
 if TYPE_CHECKING:
     OpenedAny = Annotated[ResultReader, Depends(_opened_any, scope="function")]
 else:
@@ -370,7 +371,7 @@ async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
     return cast("TableReader", found)
 
 
-#: the questions that are also answered for semirings other than min-plus, as errors of the other questions list them
+#: the questions that are also answered for semirings other than min-plus, as a text for errors of all other questions
 _OF_SEMIRINGS: Final = (
     "distance, distances, rows, columns, submatrix, nearest, path and paths (with semiring=NAME), results, summary, "
     "and the store (zarr, apsp fetch), "
@@ -378,8 +379,8 @@ _OF_SEMIRINGS: Final = (
 )
 _KINDS: Final = {"matrix": "matrix", "prepared": "prepared graph", "measures": "measures", "near": "near pairs",
                  "betweenness": "betweenness", "flows": "flows"}  # fmt: skip
-#: the opened result of the job; OpenedValues refuses a result without values of pairs, Opened one without distances,
-#: OpenedTable one that is no table
+#: the opened result of the job; OpenedValues refuses a result without values of pairs, Opened refuses one without
+#: distances, and OpenedTable refuses one that is no table
 if TYPE_CHECKING:
     OpenedValues = Annotated[ResultReader, Depends(_opened_values, scope="function")]
     Opened = Annotated[ResultReader, Depends(_opened, scope="function")]

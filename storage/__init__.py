@@ -1,1 +1,1 @@
-"""Stores and reads graphs, matrices and job records; it imports no algorithm and no HTTP."""
+"""Stores and reads graphs, matrices and job records; imports no algorithms and no web framework."""

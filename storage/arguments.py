@@ -1,8 +1,8 @@
 """Checks the arguments of Python functions: types first, then bounds; each message names the argument.
 
 Without these checks, a thread count of 1.5, a limit of ``"10"`` or a flag of ``"no"`` would cause an error far from the
-call, or be taken for something else.  The checks accept NumPy's numbers and return plain Python values.  This module
-imports nothing that takes long to import.
+call, or be misread, as ``"no"`` would be as true.  The checks accept NumPy's numbers and return plain Python values.
+This module imports nothing that takes long to import.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Most characters of a value that messages show.
 _SHOWN = 80
-#: Largest absolute value of a label that is a number, far beyond the labels of any graph; messages shorten larger
-#: numbers.
+#: Largest absolute value of a label that is a number, far beyond the labels of any graph.  Messages shorten numbers
+#: from this value on.
 _HUGE = 1 << 100
 
 
@@ -43,11 +43,11 @@ def check_whole(field: str, value: Any, least: int | None = None, most: int | No
 
     Args:
         field: name of the argument.
-        value: what was given; an int of Python or NumPy, but no bool.
-        least, most: its bounds, both allowed; None for no bound.
+        value: the value; an int of Python or NumPy, but no bool.
+        least, most: the least and the greatest value that are allowed; None for no bound.
 
     Raises:
-        InvalidRequest: it is no whole number, or out of its bounds.
+        InvalidRequest: ``value`` is no whole number, or out of bounds.
     """
     if _is_flag(value):
         raise InvalidRequest(f"{field} must be a whole number, found {shown(value)}", field=field)
@@ -67,10 +67,10 @@ def check_number(field: str, value: Any) -> float:
 
     Args:
         field: name of the argument.
-        value: what was given; a number of Python or NumPy, but no bool.
+        value: the value; a number of Python or NumPy, but no bool.
 
     Raises:
-        InvalidRequest: it is no real number, or too large for a float.
+        InvalidRequest: ``value`` is no real number, or too large for a float.
     """
     if _is_flag(value) or not isinstance(value, Real):
         raise InvalidRequest(f"{field} must be a number, found {shown(value)}", field=field)
@@ -95,12 +95,12 @@ def check_distance(field: str, value: Any) -> float:
 
 
 def check_choice(field: str, value: Any, choices: Collection[str]) -> None:
-    """Check a name.
+    """Check that a value is one of some names.
 
     Args:
         field: name of the argument.
-        value: what was given.
-        choices: the names that are known.
+        value: the value.
+        choices: the allowed names.
 
     Raises:
         InvalidRequest: ``value`` is none of these names.
@@ -113,10 +113,10 @@ def check_flags(**given: object) -> None:
     """Check arguments that are either true or false.
 
     Args:
-        given: what was given, by the names of the arguments.
+        given: the values by the names of the arguments.
 
     Raises:
-        InvalidRequest: one of them is no bool.
+        InvalidRequest: an argument is no bool.
     """
     for field, value in given.items():
         if not _is_flag(value):
@@ -127,10 +127,10 @@ def check_texts(**given: object) -> None:
     """Check arguments that are texts, or None.
 
     Args:
-        given: what was given, by the names of the arguments.
+        given: the values by the names of the arguments.
 
     Raises:
-        InvalidRequest: one of them is neither a text nor None.
+        InvalidRequest: an argument is neither a text nor None.
     """
     for field, value in given.items():
         if value is not None and not isinstance(value, str):
@@ -141,10 +141,10 @@ def check_paths(**given: object) -> None:
     """Check arguments that are paths, or None.
 
     Args:
-        given: what was given, by the names of the arguments.
+        given: the values by the names of the arguments.
 
     Raises:
-        InvalidRequest: one of them is no path, or an empty one, or holds a null character.
+        InvalidRequest: an argument is no path, is empty, or holds a null character.
     """
     for field, value in given.items():
         if value is None:
@@ -157,14 +157,14 @@ def check_paths(**given: object) -> None:
 
 
 def check_label(field: str, value: Any) -> str | int:
-    """Return the label of a vertex.
+    """Return ``value`` as the label of a vertex.
 
     Args:
         field: name of the argument.
-        value: what was given: a text, or a whole number of Python or NumPy, but no bool.
+        value: the value: a text, or a whole number of Python or NumPy, but no bool.
 
     Raises:
-        InvalidRequest: it is something else.
+        InvalidRequest: ``value`` is something else.
     """
     if isinstance(value, str):
         return value
@@ -176,13 +176,13 @@ def check_label(field: str, value: Any) -> str | int:
 
 
 def check_given_paths(**given: object) -> None:
-    """Check paths that must be given.
+    """Check arguments that are paths and may not be None.
 
     Args:
-        given: what was given, by the names of the arguments.
+        given: the values by the names of the arguments.
 
     Raises:
-        InvalidRequest: one of them is None, or :func:`check_paths` refuses it.
+        InvalidRequest: an argument is None, or :func:`check_paths` refuses it.
     """
     for field, value in given.items():
         if value is None:
@@ -195,10 +195,10 @@ def check_names(field: str, value: Any) -> tuple[str, ...]:
 
     Args:
         field: name of the argument.
-        value: what was given: a list or tuple of texts; a single text is refused, although it is a sequence of letters.
+        value: the value: a list or tuple of texts; a single text is refused, although it is a sequence of letters.
 
     Raises:
-        InvalidRequest: it is something else.
+        InvalidRequest: ``value`` is something else.
     """
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise InvalidRequest(f"{field} must be a list of names, found {shown(value)}", field=field)
@@ -210,10 +210,10 @@ def check_indices(field: str, value: Any) -> tuple[int, ...]:
 
     Args:
         field: name of the argument.
-        value: what was given: a tuple, list or range of whole numbers, or an array of integers of one dimension.
+        value: the value: a tuple, list or range of whole numbers, or an array of integers of one dimension.
 
     Raises:
-        InvalidRequest: it is something else.
+        InvalidRequest: ``value`` is something else.
     """
     if type(value) is tuple and set(map(type, value)) <= {int}:
         return value
@@ -227,11 +227,11 @@ def check_indices(field: str, value: Any) -> tuple[int, ...]:
 def unmasked(field: str, values: Any) -> npt.NDArray[Any]:
     """Return an array, a list or the like as a plain array; refuse masked entries.
 
-    NumPy alone would drop the mask of a masked array, so that masked entries would count.
+    A conversion by NumPy would drop the mask of a masked array, so that masked entries would count.
 
     Args:
         field: name of the argument.
-        values: what was given.
+        values: the array, list or the like.
 
     Raises:
         InvalidRequest: entries are masked.
@@ -245,19 +245,19 @@ def unmasked(field: str, values: Any) -> npt.NDArray[Any]:
 
 
 def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
-    """Return the vertex indices of a question as an array; they may be none, and the same vertex several times.
+    """Return the vertex indices of a query as an array.  It may be empty, and a vertex may occur several times.
 
     Args:
         field: name of the argument.
-        value: what was given: a list, tuple, range or array of whole numbers, of one dimension.
+        value: the value: a list, tuple, range or array of whole numbers, of one dimension.
         n: the number of vertices.
 
     Returns:
         int64, shape (k,); ``value`` itself if it is such an array.
 
     Raises:
-        InvalidRequest: it is something else; nothing is rounded, and bools are no numbers.
-        NotFound: there is no such vertex; negative indices do not count from the end.
+        InvalidRequest: ``value`` is something else; floats are not rounded, and bools are not taken for numbers.
+        NotFound: an index is not from 0 to n - 1; negative indices do not count from the end.
     """
     import numpy as np
 
@@ -287,7 +287,7 @@ def check_declared(given: Mapping[str, object], kinds: Mapping[str, Any]) -> Non
             Values of other types are not checked here.
 
     Raises:
-        InvalidRequest: an option is of another type.
+        InvalidRequest: the value of an option is not of its declared type.
     """
     for field, value in given.items():
         kind = kinds.get(field)

@@ -1,10 +1,10 @@
-"""Writes numbers with the nouns that they count: ``1 vertex``, ``2 vertices``."""
+"""Writes numbers with nouns in the singular or plural: ``1 vertex``, ``2 vertices``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Irregular nouns: the singular of each plural.
+#: Irregular nouns: the singular by the plural.
 _SINGULAR: Final = {"vertices": "vertex", "matrices": "matrix", "indices": "index"}
 
 

@@ -1,8 +1,8 @@
 """The errors of apsp, grouped by what a caller can do about them.
 
 Every error carries a stable machine-readable ``kind`` and a message that a person can act on: it names the line,
-field, limit, what was asked and what was found.  The command line maps kinds to exit codes, the service maps them to
-RFC 9457 problems; nothing here depends on HTTP.
+field or limit, the wanted value and the value that was found.  The command line maps kinds to exit codes, and the
+service maps them to RFC 9457 problems; nothing here depends on HTTP.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class LimitExceeded(InvalidRequest):
 class DoesNotFit(ApspError):
     """The job needs more memory or disk than there is; nothing has been started.
 
-    ``candidates`` are the algorithms that planning had considered before it refused, with their numbers.  ``remedies``
-    are budgets with which the same job would be planned, as JSON types.  ``reason`` is the message without remedies; it
-    is empty if the message names none.
+    ``candidates`` are the algorithms that planning considered, with their predicted costs.  ``remedies`` are budgets
+    with which the same job could be planned, as JSON types.  ``reason`` is the message without remedies; it is empty if
+    the message names none.
     """
 
     kind = "does-not-fit"
@@ -90,7 +90,7 @@ class DoesNotFit(ApspError):
         self.candidates, self.remedies = tuple(candidates), tuple(remedies)
 
     def offering(self, candidate: object, text: str) -> DoesNotFit:
-        """Return the refusal with one more candidate; ``text``, which describes it, is appended to the message."""
+        """Return this error with one more candidate, whose description ``text`` is appended to the message."""
         return DoesNotFit(
             f"{self}; {text}",
             resource=self.resource,
@@ -133,7 +133,7 @@ class NotFound(ApspError):
 
 
 class Gone(NotFound):
-    """The named thing existed and was removed: by its owner, or because it had expired."""
+    """The named job, graph or result existed, and was removed by its owner or because it had expired."""
 
     kind = "gone"
 
@@ -181,6 +181,6 @@ class SolveFailed(ApspError):
 
 
 class Cancelled(ApspError):
-    """The job was cancelled; mostly raised between tiles or batches, but an interrupt may raise it anywhere."""
+    """The job was cancelled.  Mostly raised between tiles or batches, but an interrupt may raise it at any point."""
 
     kind = "cancelled"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: members of a request that are no options of the engine
 _NOT_OF_ENGINE: Final = frozenset({"result", "snap_limit", "points", *declared(TableOptions)})
-#: commands that the engine's refusals advise, and the jobs that the service's refusals advise instead
+#: pairs of texts: the command that a refusal of the engine advises, and the job that the service advises instead
 _WAYS_OUT: Final = (
     ("(apsp prepare answers", '(a job with "result": "prepared" answers'),
     ("(apsp measure:", '(a job with "result": "measures":'),
@@ -38,7 +38,8 @@ def warm_up() -> None:
 
 
 def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Read the uploaded file and save its graph; return its record's columns, without name and time of creation.
+    """Read the uploaded file and save its graph.  Return the columns of the graph's record, without name and time of
+    creation.
 
     Args:
         settings: the service's settings.
@@ -163,12 +164,12 @@ def wants_prepared(request: Mapping[str, Any]) -> bool:
 
 
 def prepared_plan(graph: Graph | GraphProfile, options: Options, out: Path) -> Plan:
-    """Return the plan of a job that prepares its graph.
+    """Return the plan of a job whose result is a prepared graph.
 
     Args:
         graph: the graph, or its profile.
         options: as :func:`job_options` returns them.
-        out: the folder in which it is made.
+        out: the folder in which the prepared graph is made.
 
     Raises:
         InvalidRequest: an option asks for something that a prepared graph does not support.
@@ -180,7 +181,7 @@ def prepared_plan(graph: Graph | GraphProfile, options: Options, out: Path) -> P
 
 
 def _said_here(refusal: DoesNotFit) -> DoesNotFit:
-    """Return the refusal of a matrix, in which advice about jobs replaces advice about commands."""
+    """Return the engine's refusal with the commands that it advises replaced by jobs."""
     message, reason = str(refusal), refusal.reason
     for command, job in _WAYS_OUT:
         message, reason = message.replace(command, job), reason.replace(command, job)
@@ -196,7 +197,8 @@ def _said_here(refusal: DoesNotFit) -> DoesNotFit:
 
 
 def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Options:
-    """Return the engine's options of a job request: vertices as indices, budgets no larger than the service's own.
+    """Return the engine's options of a job request.  Vertices become indices, and budgets are limited to those of the
+    service.
 
     Args:
         graph: the graph to solve.

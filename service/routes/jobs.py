@@ -256,7 +256,7 @@ def delete_job(job_id: str, asker: KnownAsker) -> None:
 
 
 async def _waited(service: Service, record: JobRecord, prefer: str, response: Response) -> JobRecord:
-    """Return the job after the wait that the client prefers: at its end, or after the time limit."""
+    """Wait for the end of the job if the client asks for it (``prefer``), at most until the timeout; return the job."""
     seconds = asked_to_wait(prefer, service.settings.max_wait_seconds)
     if seconds is None:
         return record

@@ -1,4 +1,4 @@
-"""The route that gives the network of a result as a page draws it: vertices in a plane, and edges."""
+"""The route that returns the network of a result for drawing: positions of vertices in a plane, and edges."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _check_size(matrix: Any, limit: int) -> None:
 
 
 def _about(opened: ResultReader) -> dict[str, Any]:
-    """Return the facts in the answer besides vertices and edges."""
+    """Return the members of the answer other than vertices and edges."""
     matrix = opened.matrix
     selected = {
         name: None if matrix.attributes.get(name, "all") == "all" else getattr(matrix, name)

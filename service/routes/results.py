@@ -52,7 +52,8 @@ PointText = Annotated[
     ),
 ]
 _KNOWN = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
-#: with 413 and 507, for answers that would take more computing or memory than a prepared result may use
+#: the responses of ``_KNOWN``, and 413 and 507 for answers that would take more computing or memory than a prepared
+#: result may use
 _NONE = {**_KNOWN, **documented(413, 507)}
 _PATH = {
     **_NONE,
@@ -297,14 +298,14 @@ def take_points(*, body: PointsRequest, service: Shared, opened: Opened) -> Poin
 
 
 def _ends(opened: ResultReader, asked: SourceQuery | HistogramQuery, *sides: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return the vertices that a question means, and the facts about points for its answer."""
+    """Return the vertex of each of ``sides``, and the members of the answer that describe points taken to vertices."""
     from service.jobs.points import ends_of
 
     return ends_of(opened, asked.model_dump(), *sides)
 
 
 def _pairs(opened: ResultReader, body: PairsRequest) -> tuple[list[tuple[Any, Any]], dict[str, Any]]:
-    """Return pairs of vertices, and for the answer the facts about those that were given as points."""
+    """Return pairs of vertices, and the members of the answer that describe points taken to vertices."""
     from service.jobs.points import check_limit_is_used, vertices_of
 
     ends, told = [], {}

@@ -151,7 +151,7 @@ def get_submatrix(
 
 
 def _places(names: list[str] | None, points: list[str] | None, side: str) -> list[Any] | None:
-    """Return the vertices or the points that two parameters name; None if neither is there."""
+    """Return the vertices or the points that a query names in one of two parameters; None if both are absent."""
     if points is None:
         return None if names is None else split_names(names, f"{side}s")
     if names is not None:
@@ -181,7 +181,7 @@ class _Rectangle:
             raise InvalidRequest(f"also: the result has no sums of {also!r}; it has {there}", field="also")
 
     def answer(self, service: Service, headers: dict[str, str]) -> Response:
-        """Return the entries."""
+        """Return the response with the entries."""
         from service.jobs.points import check_limit_is_used
         from service.views.representations import ENCODERS, Selection, unit_of
 
@@ -209,7 +209,7 @@ class _Rectangle:
         return StreamingResponse(begun, media_type=MEDIA_TYPES[self._kind], headers=headers)
 
     def _vertices(self, side: str, asked: list[Any] | None, service: Service) -> Any:
-        """Return vertex indices, None for all; keep the facts about points for the answer."""
+        """Return the vertex indices of ``asked``, None for all.  Facts about points are kept for the answer."""
         if asked is None:
             return None
         points = sum(isinstance(one, dict) for one in asked)

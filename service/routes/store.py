@@ -83,7 +83,9 @@ async def _file(job_id: str, key: str, request: Request, service: Service, opene
 
 
 async def _made(matrix: AskedPrepared, key: str, request: Request) -> Response:
-    """Return what a store of the matrix would have under a key; a chunk is computed only if bytes of it are sent."""
+    """Return the file that a store of the matrix would have under ``key``.  A chunk is computed only if bytes of it are
+    sent.
+    """
     place = matrix.chunk_at(key)
     if place is None:
         content = await anyio.to_thread.run_sync(matrix.document, key)

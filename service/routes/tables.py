@@ -114,7 +114,7 @@ class _Part:
 
     Attributes:
         first: the first row, in the order asked.
-        mark: identifies the order; a cursor of another order is refused.
+        mark: identifies the order of the rows; a cursor that was made for a different order is refused.
     """
 
     def __init__(self, opened: TableReader, asked: TableQuery, settings: Settings) -> None:

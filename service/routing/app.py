@@ -23,7 +23,7 @@ from service.routing.valhalla import NO_PATH, Valhalla, refused
 from service.routing.valhalla import SERVICES as VALHALLA_SERVICES
 from storage.version import VERSION
 
-#: Most bytes of a URL, in which OSRM's requests name their places, and of a body.
+#: Most bytes of a URL, and of a body.  URLs are long because OSRM's requests name their places there.
 _ADDRESS_BYTES: Final = 1 << 20
 _BODY_BYTES: Final = 16 << 20
 #: Requests that are answered at a time; more get 503.

@@ -149,20 +149,21 @@ class RoutingNetwork:
     def metres(self, sources: Stops, targets: Stops, table: Floats) -> Floats:
         """Return the metres between stops.
 
-        These are the distances if the distances are lengths, else the sums of the straight lines along fastest ways.
+        These are the distances of the result if they are lengths.  If they are times, the straight lines between the
+        vertices of each fastest path are summed.
 
         Args:
             sources, targets: the stops.
             table: what :meth:`table` returns for them.
 
         Raises:
-            InvalidRequest: the fastest ways cannot be searched again.
-            LimitExceeded: searching them takes too long.
+            InvalidRequest: searching the graph again would find other paths than the result has.
+            LimitExceeded: searching the graph from all sources takes too long.
         """
         if self._metres is not None:
             return table * self._metres
         vertices, row = np.unique(sources.vertices, return_inverse=True)
-        with self._lock:  # only one thread reads the graph
+        with self._lock:  # so that only one thread reads the graph from the store
             ways = self._ways
         ways.check(len(vertices))
         found = np.empty(table.shape)

@@ -251,7 +251,7 @@ def _check(service: str, query: Mapping[str, str]) -> None:
 
 
 def _picked(count: int, text: str, side: str) -> Indices:
-    """Return which of the ``count`` coordinates ``sources`` or ``destinations`` name, as numbers from 0."""
+    """Return the numbers, from 0, of those of the ``count`` coordinates that ``sources`` or ``destinations`` names."""
     if text == "all":
         return np.arange(count)
     numbers = text.split(";")
@@ -277,7 +277,7 @@ def _estimate(made: Answer, cells: Indices, at: Sequence[Indices], places: tuple
     Args:
         made: the answer; its tables are changed.
         cells: rows and columns without a way, shape (k, 2).
-        at: the numbers of the places of the rows, and of the columns.
+        at: the index in ``places`` of each row, and of each column.
         places: longitudes and latitudes of all places.
         speed: the parameter ``fallback_speed``.
     """

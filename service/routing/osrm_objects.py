@@ -34,7 +34,7 @@ class RouteForm:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> RouteForm:
-        """Return the parameters of a request. Raises InvalidRequest: they make no sense."""
+        """Return the form that the parameters of a request ask for.  Raises InvalidRequest: a value is not allowed."""
         form = query.get("geometries", "polyline")
         if form not in ("polyline", "polyline6", "geojson"):
             raise InvalidRequest("geometries are polyline, polyline6 or geojson", field="options")
@@ -100,7 +100,7 @@ def _steps(leg: Leg, form: str) -> list[Answer]:
 
 
 def _line(lon: Floats, lat: Floats, form: str) -> str | Answer:
-    """Return a line in a form of ``geometries``; a single place is written twice, because RFC 7946 wants
+    """Return a line in ``form``, a value of ``geometries``.  A single place is written twice, because RFC 7946 wants
     two positions.
     """
     if len(lon) == 1:

@@ -28,7 +28,7 @@ def encode(lat: Iterable[float], lon: Iterable[float], digits: int = 5) -> str:
 
 
 def decode(text: str, digits: int = 5) -> list[tuple[float, float]]:
-    """Return the places of a text, longitude first.  Raises InvalidRequest for what is no polyline."""
+    """Return the places of an encoded polyline, longitude first.  Raises InvalidRequest: the text is no polyline."""
     values, sums, found = _values(text), [0, 0], list[tuple[float, float]]()
     for step in values:
         sums[0] += step

@@ -19,10 +19,11 @@ from storage.errors import ApspError, InvalidRequest, LimitExceeded
 
 #: The services of Valhalla that are answered.
 SERVICES: Final = ("sources_to_targets", "route")
-#: Valhalla's numbers of errors: no service at this path of the URL, no JSON, too many places, anything else.
+#: Valhalla's error codes: 106 for no service at this path of the URL, 100 for no JSON, 150 for too many places, and 199
+#: for any other error.
 NO_PATH: Final = 106
 _NO_JSON, _TOO_MANY, _OTHER = 100, 150, 199
-#: Valhalla's numbers of errors, by the field that an error names.
+#: Valhalla's error codes, by the field that an InvalidRequest names.
 _NUMBERS: Final = {"locations": 110, "sources": 112, "targets": 112, "far": 171, "path": 442}
 
 
@@ -90,6 +91,6 @@ def _listed(stops: Stops) -> list[Answer]:
 
 
 def refused(status: int, number: int, message: str) -> tuple[int, Answer]:
-    """Return a status and an error of Valhalla with one of its numbers."""
+    """Return an HTTP status, and an error in Valhalla's form; ``number`` is its error code."""
     about = {"error_code": number, "error": message, "status_code": status, "status": HTTPStatus(status).phrase}
     return status, about

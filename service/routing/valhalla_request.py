@@ -1,4 +1,4 @@
-"""What requests of Valhalla have in common: places, units, and parameters that this network cannot follow.
+"""Reads the parts that all requests of Valhalla have: places, units, and parameters that this network cannot follow.
 
 Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/turn-by-turn/api-reference.  Parameters that
 change nothing here are ignored: those that say how Valhalla searches for the street of a place, and those that only the
@@ -47,7 +47,7 @@ def refuse_unknown(asked: Mapping[str, Any]) -> None:
 
 
 def unit_of(asked: Mapping[str, Any]) -> tuple[float, str]:
-    """Return the metres in the unit of a request, and the name of the unit in its answer."""
+    """Return how many metres the unit of a request has, and the name of this unit in the answer."""
     unit = asked.get("units", "kilometers")
     if not isinstance(unit, str) or unit not in UNITS:
         raise InvalidRequest(f"units are {', '.join(UNITS)}", field="units")
@@ -55,7 +55,7 @@ def unit_of(asked: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def as_text(given: str) -> str:
-    """Return a text of a client as the answer repeats it: not too long, and without halves of characters."""
+    """Return a text of a client as the answer repeats it: cut to a limit, with unpaired surrogates replaced."""
     return given[:_LONGEST_TEXT].encode(errors="replace").decode()
 
 
@@ -65,10 +65,11 @@ def places(network: RoutingNetwork, given: Any, side: str) -> Stops:
     Args:
         network: the network.
         given: what the request says, a list of objects with ``lat`` and ``lon``.
-        side: the parameter's name.
+        side: name of the parameter that holds the places.
 
     Raises:
-        InvalidRequest: they are no places, or one of them cannot be taken as the request wants.
+        InvalidRequest: a place has no valid coordinates, has a parameter that is not supported, or is farther from the
+            nearest vertex than its ``search_cutoff``.
         LimitExceeded: there are more than ``MOST_PLACES``.
     """
     if not isinstance(given, list) or not given:
@@ -107,5 +108,5 @@ def _refuse_far(stops: Stops, given: list[Any], side: str) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value of JSON is a number; larger ones than a billion are no place and no radius."""
+    """Return whether a JSON value is a number below a billion, as coordinates and radii are."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9

@@ -30,7 +30,7 @@ _ONLY: Final[Mapping[str, tuple[Any, ...]]] = {
     "elevation_interval": (None, 0),
     "linear_references": (None, False),
 }
-#: Facts about a place that a client may send, and that are returned.
+#: Facts about a place that a client may send, and that the answer repeats.
 _ABOUT_PLACES: Final = ("name", "street", "city", "state", "postal_code", "country", "phone", "url")
 _DEPARTURE, _ARRIVAL = 1, 4
 
@@ -91,7 +91,7 @@ def _types(given: Sequence[Any]) -> list[str]:
 
 
 def _legs(network: RoutingNetwork, stops: Stops, types: Sequence[str]) -> list[Leg]:
-    """Return the legs between breaks."""
+    """Return the legs from each break to the next one; stops of other types lie within a leg."""
     parts, legs, path = list[Leg](), list[Leg](), stops.vertices[:1].tolist()
     at = list[int]()  # the position on the path of each stop after the first
     for number, (a, b) in enumerate(pairwise(stops.vertices.tolist())):

@@ -1,4 +1,4 @@
-"""The order in which places are visited: exact for few, by farthest insertion for more.
+"""The order in which a trip visits places: the best order for few places, by farthest insertion for more.
 
 Source: M. Held and R. M. Karp, A dynamic programming approach to sequencing problems (1962); D. J. Rosenkrantz,
 R. E. Stearns and P. M. Lewis, An analysis of several heuristics for the traveling salesman problem (1977).
@@ -20,12 +20,12 @@ def visiting_order(table: Floats, start: int, end: int) -> list[int]:
     """Return the places in a short order: the best one for up to ``EXACT`` places between start and end.
 
     Args:
-        table: lengths of the ways between places, shape (n, n), finite; they may differ with the direction.
+        table: lengths of the ways between places, shape (n, n), finite; the way back may have another length.
         start: the first place.
         end: the place where the way ends; the same as ``start`` for a round trip.
 
     Returns:
-        Each place once, from ``start``, and to ``end`` if that is another one.
+        Each place once: ``start`` first, and ``end`` last if it differs from ``start``.
     """
     middle = np.array([place for place in range(len(table)) if place not in (start, end)], np.int64)
     between = _exact(table, middle, start, end) if len(middle) <= EXACT else _inserted(table, middle, start, end)
@@ -35,8 +35,8 @@ def visiting_order(table: Floats, start: int, end: int) -> list[int]:
 def _exact(table: Floats, middle: Indices, start: int, end: int) -> list[int]:
     """Return the places of ``middle`` in the order of the shortest way from ``start`` through all of them to ``end``.
 
-    ``best[s, j]`` is the shortest way from the start through the set s of places, which is a number with a bit for
-    each place, that ends at place j of the set.
+    ``best[s, j]`` is the length of the shortest way from the start through all places of the set s that ends at place
+    j of s.  A set is a number with a bit for each place.
     """
     k = len(middle)
     if not k:
@@ -62,7 +62,8 @@ def _exact(table: Floats, middle: Indices, start: int, end: int) -> list[int]:
 def _inserted(table: Floats, middle: Indices, start: int, end: int) -> list[int]:
     """Return the places of ``middle`` in an order by farthest insertion.
 
-    Each step takes the remaining place whose cheapest detour is longest, and inserts it where this detour is.
+    Each step finds, for each remaining place, the shortest detour through it.  The place whose shortest detour is
+    longest is inserted, at the position of this detour.
     """
     way, left = [start, end], middle
     while len(left):

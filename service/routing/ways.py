@@ -71,13 +71,13 @@ class FastestWays:
             times: the distances of the result to them, shape (k,), +inf where there is no way.
 
         Raises:
-            StorageFailed: the search finds other times than those of the result.
+            StorageFailed: the search finds times that differ from those of the result.
         """
         lengths, before = dijkstra(self._arcs, indices=source, return_predecessors=True)
         self._compare(lengths[targets], times)
         found = np.where(np.isfinite(times), 0.0, np.inf)
-        # all ways are followed back to the source at the same time; ``last`` is the last vertex with coordinates on
-        # each
+        # all ways are followed back to the source at the same time; ``last`` is, for each way, the vertex with
+        # coordinates that was passed last
         last, at = targets.copy(), targets.copy()
         moving = np.flatnonzero(np.isfinite(times) & (targets != source))
         while len(moving):

@@ -1,6 +1,6 @@
 """Checks that a GPU computes, by a tiny solve in a separate process that may hang or crash without harm.
 
-``python -m service.runner.gpu_probe`` is that process; CUDA_VISIBLE_DEVICES says which device it sees.
+The separate process is ``python -m service.runner.gpu_probe``; CUDA_VISIBLE_DEVICES says which device it sees.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``. If several runners share the
 processors, the device of the second one is ``cpu2``, and so on.  The short runner, whose device is called ``short``,
-takes only jobs that are predicted to be short and small, and solves them beside those of the other runners.
+takes only jobs that are predicted to be short and small, and solves them while other runners solve longer jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEVICE: Final = re.compile(r"cuda(\d{1,4})(?:-(\d{1,4}))?")
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 #: the device of the short runner
 SHORT: Final = "short"
-#: ``auto`` starts a short runner if this many times its memory is free
+#: ``auto`` starts a short runner if the free memory is this many times the memory that a short runner may use
 _PLENTY: Final = 4
 
 
@@ -38,7 +38,8 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
         gpus_per_runner: GPUs of each runner, for ``auto``; the last runner gets the remaining ones, perhaps fewer.
 
     Raises:
-        InvalidRequest: the setting names no device, a GPU for two runners, or more runners than processors.
+        InvalidRequest: the setting has a word that is no device, gives a GPU to two runners, or gives the processors to
+            more runners than there are processors.
     """
     if setting == "none":
         return []
@@ -75,7 +76,7 @@ def _sharing(count: int) -> list[str]:
 
 
 def with_shares(settings: Settings) -> Settings:
-    """Return settings in which several runners that share the processors also share the memory.
+    """Return settings that divide processors and memory among the runners that share the processors.
 
     A job may then use an equal part of the processors, and of the memory that is free now, unless the settings define
     these limits; the processes that plan jobs use the same numbers.  The short runner takes no part in this: it has all
@@ -120,8 +121,8 @@ def of_runner(settings: Settings, device: str) -> dict[str, str]:
 def beside_short(settings: Settings) -> int | None:
     """Return the bytes that a job of another runner may use now, so that the short runner's memory stays free.
 
-    None means that there is no short runner beside others.  The settings of the short runner itself name no other
-    runner.
+    None means that the settings do not name both a short runner and other runners.  So the short runner itself gets
+    None: its own settings name no other runner.
     """
     names = devices(settings.runners, settings.gpus_per_runner)
     if SHORT not in names or len(names) == 1:
@@ -160,7 +161,7 @@ def singles(device: str) -> list[str]:
 
 
 def visible(*devices: int) -> str:
-    """Return the CUDA_VISIBLE_DEVICES with which a child process sees only these of this process's devices."""
+    """Return a CUDA_VISIBLE_DEVICES with which a child process sees only ``devices``, numbered as in this process."""
     names = _named() or []
     return ",".join(names[device] if device < len(names) else str(device) for device in devices)
 
@@ -169,7 +170,7 @@ def visible(*devices: int) -> str:
 def see_those_of_a_runner(settings: Settings) -> None:
     """Let this process see as many GPUs as the largest runner has, so that it plans as that runner does.
 
-    It has an effect only before CUDA is loaded, and only on a node that has runners with GPUs.
+    The call has an effect only before CUDA is loaded, and only on a node that has runners with GPUs.
     """
     groups = [numbers(device) for device in devices(settings.runners, settings.gpus_per_runner)]
     most = max(groups, key=len, default=range(0))

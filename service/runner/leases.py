@@ -1,4 +1,4 @@
-"""Finds running jobs whose runner is lost: their heartbeat has not changed for too long.  Uses no database.
+"""Finds running jobs whose runner is lost, because their heartbeat has not changed for too long.  Uses no database.
 
 Time is measured with the observer's monotonic clock, and only while the observer could read heartbeats.  So no living
 runner loses its job because a wall clock jumps, a machine sleeps or the database is unavailable.
@@ -23,7 +23,7 @@ class Leases:
 
     Args:
         seconds: a heartbeat that is unchanged for this time is overdue.
-        gap: the most seconds counted between two calls; after a longer time, the observer itself was suspended.
+        gap: the most seconds counted between two calls, because after a longer time the observer itself was suspended.
     """
 
     def __init__(self, seconds: float, gap: float) -> None:

@@ -71,14 +71,14 @@ class Task:
         except Conflict as error:
             if has_result(self.settings, self.job.id):
                 return None
-            # the checkpoint is of another solve; it is in this claim's own folder, so it can be removed
+            # the checkpoint belongs to a different solve; it is in the folder of this claim, so it can be removed
             log.warning("job %s: %s; it starts again from the beginning", self.job.id, error)
             claims.begin_anew(store, self.job.fence, trash(self.settings))
             return self._attempt(plan, monitor)
 
     def _generation(self) -> Generation | None:
-        """Return the generation that this claim sends to the object store; None for results in folders. Raises
-        Conflict.
+        """Return the generation (version of the result) that this claim sends to the object store; None if results are
+        in local folders.  Raises Conflict.
         """
         from storage.remote.generation import Generation
 

@@ -1,6 +1,6 @@
 """Collects metrics of one runner, which its heartbeats send: seconds of tiles, bytes moved, memory of its device.
 
-Counters begin with the process, so they are zero after a restart, as readers of counters expect.
+Counters start at zero with each process, as readers of counters expect after a restart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 
 
 class RunnerMetrics:
-    """Collected by the solving thread, read by the heartbeat thread."""
+    """The metrics of one runner, collected by the solving thread and read by the heartbeat thread."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -59,7 +59,7 @@ def _moved() -> dict[str, dict[str, int]]:
     try:
         lines = dict(line.split(": ") for line in _IO.read_text().splitlines())
         found["disk"] = {"read": int(lines["read_bytes"]), "write": int(lines["write_bytes"])}
-    except (OSError, ValueError, KeyError):  # not Linux, or not allowed
+    except (OSError, ValueError, KeyError):  # the system is not Linux, or reading is not allowed
         pass
     found["device"] = traffic.totals()
     return found
@@ -77,8 +77,8 @@ def processor_name() -> str:
 
 
 def _gpu_name() -> str | None:
-    """Return the name of the GPUs of this machine; None if they differ, because only CUDA knows which one a runner
-    uses.
+    """Return the name of the GPUs of this machine; None if their names differ, because only CUDA knows which GPU a
+    runner uses.
     """
     found = set()
     try:

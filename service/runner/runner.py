@@ -2,8 +2,8 @@
 
 Run as ``python -m service.runner.runner DEVICE`` with the settings in the environment; DEVICE is ``cpu``, ``cuda0``,
 ``cuda1`` ... ``cuda0-3`` for four GPUs, or ``short`` for the runner that takes short jobs only.  Locks guarantee one
-runner for each device of a node.  If a job of this device is still marked *running* when the locks are acquired, its
-earlier runner is gone.
+runner for each device of a node.  If a job of this device is still marked *running* when the locks are acquired, the
+runner that solved it is gone.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ log = logging.getLogger(__name__)
 #: seconds between two queries of an empty queue, unless the runner is notified of a job
 _IDLE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
-#: the most seconds that a runner whose lease has expired has to release its checkpoint
+#: timeout in seconds for a runner whose lease has expired to release its checkpoint
 _PATIENCE: Final = 3.0
-#: seconds without claims after a full disk: the first pause, and the longest
+#: seconds in which the runner claims no job after a full disk: the first pause, and the longest
 _DISK_PAUSES: Final = (5.0, 300.0)
 #: seconds between two probes of a failed GPU: the first pause, and the longest
 _PROBE_PAUSES: Final = (10.0, 300.0)
 #: argument that makes the runner stop when its standard input ends, because its parent has ended
 WITH_PARENT: Final = "--with-parent"
 _ANEW: Final = "no checkpoint was kept, so it starts from the beginning"
-#: exit status of a runner whose GPU needs a new process
+#: exit status of a runner whose process cannot use its GPU any more, but a new process may
 DEVICE_LOST: Final = 3
 
 
@@ -80,10 +80,10 @@ class Runner:
         self._short = ShortJobs(settings, self._jobs, self._name) if device == SHORT else None
         self._monitor: JobMonitor | None = None
         self._metrics = RunnerMetrics(device)
-        #: whether the GPU needs a new process
+        #: whether only a new process can use the GPU again
         self.device_lost = False
         self._probed: float | None = None
-        #: the length of the last pause because of a full disk, in seconds, and the time at which it ends
+        #: ``_pause``: seconds of the last pause because of a full disk; ``_rests_until``: the time at which it ends
         self._pause = self._rests_until = 0.0
 
     def run(self) -> None:
@@ -131,7 +131,7 @@ class Runner:
         self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
 
     def work(self, job: JobRecord) -> None:
-        """Solve one claimed job and store its end, whatever happens."""
+        """Solve one claimed job and store how it ended, even if it fails."""
         with job_log(self._settings, job.id, job.fence):
             logs.JOB_ID.set(job.id)
             log.info("job %s: attempt %d begins on %s", job.id, job.attempt, self._name)
@@ -157,7 +157,7 @@ class Runner:
         except Exception as error:
             if not isinstance(error, ApspError):
                 log.exception("job %s: unexpected error", job.id)
-                if monitor.interrupted:  # a library may turn the exception of a cancel into one of its own
+                if monitor.interrupted:  # a library may turn the exception of a cancellation into a different one
                     self._stopped(job, monitor)
                     return
             self._failed(job, monitor, without_paths(fault_of(error), self._settings.data_dir))
@@ -200,7 +200,7 @@ class Runner:
         return summary, {"load": loaded, **outcome.seconds}, size
 
     def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:
-        """Return the summary of the finished store, an empty dict in place of seconds, and the bytes of the store."""
+        """Return the summary of the finished store, an empty dict (no seconds of phases are known), and its bytes."""
         from engine.api.prepared_matrix import open_result
         from storage.tables.reader import open_table
 
@@ -213,8 +213,8 @@ class Runner:
         claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings), solved=solved)
 
     def _let_go(self, job: JobRecord) -> None:
-        """Clean up after the claim was lost: its files remain for the successor, or are removed if there is a
-        result.
+        """Clean up after the claim was lost.  Its files are removed if the job has a result; else they stay for the
+        runner that holds the job now.
         """
         log.error("job %s: the claim was lost, so this runner stops to work on it", job.id)
         with contextlib.suppress(StorageFailed, NotFound):
@@ -222,7 +222,9 @@ class Runner:
                 self._tidy(job, solved=True)
 
     def _stopped(self, job: JobRecord, monitor: JobMonitor) -> None:
-        """Store why the solve was stopped: the claim is lost, the job cancelled, not short, or the runner stops."""
+        """Store why the solve was stopped: the job was cancelled, gives way to short jobs, or the runner stops.  If the
+        claim is lost, nothing is stored.
+        """
         if monitor.lost:
             self._let_go(job)
             return
@@ -261,7 +263,7 @@ class Runner:
             self._let_go(job)
 
     def _put_back(self, job: JobRecord, fault: Fault) -> None:
-        """Queue a job again after a pause, because the disk is full; attempts are limited as for lost runners."""
+        """Queue a job again after a pause, because the disk is full.  Its attempts are limited as for a lost runner."""
         most, error = self._settings.max_attempts, fault.to_dict()
         self._until_stored(lambda: self._jobs.lose(job, fault.message, max_attempts=most, error=error))
         first, longest = _DISK_PAUSES
@@ -340,7 +342,7 @@ class Runner:
 
 
 def _differs(plan: dict[str, Any], stored: dict[str, Any]) -> bool:
-    """Return whether the plan differs from the stored one in more than the numbers that depend on free memory."""
+    """Return whether a plan differs from the stored one in more than numbers that depend on the free memory."""
     names = ("algorithm", "dtype", "device", "threads", "max_hops", "tier")
     return not stored or any(plan.get(name) != stored.get(name) for name in names)
 
@@ -358,7 +360,7 @@ def main() -> None:
     os.nice(settings.runner_nice)
     locks = [FileLock(settings.runner_lock(single)) for single in singles(device)]
     try:
-        # The runner of a killed service holds its locks until its next tile, so this waits for them.
+        # The runner of a killed service holds these locks until it has written its tile, so wait for them.
         for lock in locks:
             lock.acquire(timeout=settings.stop_seconds)
     except ApspError as error:

@@ -1,4 +1,4 @@
-"""Which jobs the runner for short jobs takes, and when it gives back one that is not short."""
+"""Decides which jobs the runner for short jobs takes, and when it returns a job that turns out not to be short."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class ShortJobs:
         return self._jobs.claim(self._runner, cuda=False, most=self._most)
 
     def wait_for(self, worked: float) -> bool:
-        """Return whether short jobs wait for a job that should leave them this runner.
+        """Return whether the running job should give way, because short jobs wait for it.
 
-        A job should leave if it has worked for far longer than a short job may be predicted to, and another runner that
-        can take it is alive.  Raises DatabaseFailed.
+        A job should give way if it has worked for far longer than the limit of short jobs, and another runner that can
+        take it is alive.  Raises DatabaseFailed.
 
         Args:
             worked: the seconds for which the job has worked, those of compiling left out.

@@ -1,6 +1,7 @@
 """Keeps the runners of one node alive, kills those that do not stop, and takes jobs from runners without heartbeat.
 
-Used by ``apsp serve`` in the API process, and by ``apsp runner`` on any node that reaches database and store.
+Used by ``apsp serve`` in the API process, and by ``apsp runner`` on any node that has access to the database and the
+store.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ class RunnerProcess:
         self._thread.start()
 
     def wake(self) -> None:
-        """Notify the runner of a job; without it, the runner notices the job a little later."""
+        """Notify the runner of a job; without the notification, it finds the job a little later."""
         process = self._process
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError, ValueError):  # the pipe is full of earlier notifications, or closed
                 os.write(process.stdin.fileno(), b"!")
 
     def signal(self, number: signal.Signals, name: str) -> None:
-        """Send a signal to the runner, if it is still the one called ``name``."""
+        """Send a signal to the runner if its process is still the one called ``name``, ``SLOT:PID``."""
         process = self._process
         if process is not None and name == f"{self.slot}:{process.pid}" and process.poll() is None:
             process.send_signal(number)
@@ -199,7 +200,7 @@ class Supervisor:
     def _end_blocking(self, now: float) -> None:
         """Send SIGKILL to suspended runners of this machine that hold the lock of the database.
 
-        A transaction takes milliseconds, but a process that is suspended within one blocks all other writers.
+        A transaction takes milliseconds, but a process that is suspended within a transaction blocks all other writers.
         """
         signs = {f"{runner.name} {runner.heartbeat}": runner for runner in self._jobs.list_runners()}
         silent = self._signs.overdue([(sign, 0, 0) for sign in signs], now)
@@ -232,7 +233,7 @@ class Supervisor:
             _tell(settled, reason)
 
     def _ended(self, slot: str, reason: str) -> None:
-        """Settle the job of a runner that ended abnormally, without waiting for the lease."""
+        """Queue or fail the job of a runner that ended abnormally, without waiting for its lease to expire."""
         try:
             for settled in self._jobs.recover(slot, reason=reason, max_attempts=self._settings.max_attempts):
                 _tell(settled, reason)

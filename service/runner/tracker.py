@@ -19,24 +19,24 @@ from storage.jobs.store import JobRecord, JobStore, Progress
 
 log = logging.getLogger(__name__)
 
-#: least seconds between two reports of a solve, each of which also notices a cancellation
+#: least seconds between two reports of a solve; a report also checks for a cancellation
 REPORT_SECONDS: Final = 0.25
 #: seconds between two checks for a cancellation by the heartbeat thread, however long a tile takes
 LOOK_SECONDS: Final = 1.0
-#: time constant, in seconds, with which the displayed rate is averaged
+#: time constant, in seconds, of the moving average of the displayed rate
 _RATE_SECONDS: Final = 5.0
 #: share of a phase at which prediction and observation count equally; below it, the prediction counts more
 _TRUST: Final = 0.1
 
 
 class _Phase:
-    """What is known of one phase: its units, and the seconds spent in it, those of interruptions left out."""
+    """What is known of one phase: its units, and the seconds spent in it without interruptions."""
 
     def __init__(self, predicted: float) -> None:
         self.predicted = predicted
         self.total = self.done = 0
         self.spent = 0.0
-        # seconds and units at the first progress; what came before does not count: it may be unannounced compiling
+        # seconds and units at the first progress; time before it does not count: kernels may have been compiled then
         self.first: tuple[float, int] | None = None
 
     def share(self) -> float:
@@ -60,9 +60,9 @@ class _Compiling(_Phase):
     def left(self, _rate: float | None) -> float | None:
         """Return the remaining seconds: as predicted until these have passed, then by the kernels that are done.
 
-        The longest kernels are compiled first.  So the seconds until the last finished kernel are less than the whole
-        will take, and these seconds divided by the share of finished kernels are more; the estimate is the geometric
-        mean of both.
+        The longest kernels are compiled first.  So the total is more than the seconds until the last finished
+        kernel, and less than these seconds divided by the share of finished kernels.  The estimate of the total is the
+        geometric mean of these two bounds.
         """
         if self.total < 2:
             return self.pending() or None
@@ -84,7 +84,7 @@ class ProgressEstimator:
 
     Phases are weighted by the plan's predicted seconds; the fraction never falls.  The remaining seconds are at first
     those of the plan; the more of a phase is done, the more they follow the observed rate.  Compiling can interrupt a
-    phase; its seconds count neither into the rate nor into the remaining seconds of that phase.
+    phase; the seconds of compiling count neither into the rate nor into the remaining seconds of that phase.
     """
 
     def __init__(self, plan: Plan | None, now: float) -> None:
@@ -142,7 +142,7 @@ class ProgressEstimator:
         if whole > 0:
             self._fraction = max(self._fraction, min(1.0, before / whole))
         left = current.left(self._rate)
-        if left and self._interrupted in self._order:  # a phase calls most kernels early, so few follow later
+        if left and self._interrupted in self._order:  # a phase calls most of its kernels early
             left *= 1 - self._phases[self._interrupted].share()
         return Progress(self._fraction, self._rate, self.unit, None if left is None or after is None else left + after)
 
@@ -151,8 +151,8 @@ class ProgressEstimator:
         self._now = now
 
     def _around(self) -> tuple[float, float | None]:
-        """Return the predicted seconds of what is done, and the remaining ones after the current phase; a phase without
-        a prediction counts zero.
+        """Return the predicted seconds of the work that is done, and of the phases after the current one.  A phase
+        without a prediction counts zero.
         """
         at, seconds = self._interrupted or self.phase, [self._phases[name].predicted for name in self._order]
         if at not in self._order:
@@ -175,8 +175,8 @@ class JobMonitor(Monitor):
         stopping: set when the runner has to stop; the job then goes back to the queue.
         asked: whether cancellation of the job was asked for.
         lost: whether the claim is lost; nothing may be stored about the job any more.
-        interrupted: whether the solve was stopped between two tiles.
-        gives_way: whether another runner should have the job, because other jobs wait for this one.
+        interrupted: whether a signal has stopped the solve at once, without waiting for the end of a tile.
+        gives_way: whether another runner should take this job, because short jobs wait for it.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class JobMonitor(Monitor):
         return self.asked or self.lost or self.gives_way or self.stopping.is_set()
 
     def _work(self) -> float:
-        """Return the seconds of this job so far, those of compiling left out."""
+        """Return the seconds of this job so far, without those of compiling."""
         now = time.monotonic()
         return self._worked + (now - self._phase_at if self._estimator.phase != COMPILING else 0.0)
 

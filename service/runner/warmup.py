@@ -1,7 +1,7 @@
 """Makes an idle runner ready for its first job: compiles kernels in the background, then loads them step by step.
 
 Compiling takes some minutes of processor time, and is needed once on each machine.  It runs in processes of the lowest
-priority, and is stopped when a job comes; the job compiles the kernels that it needs itself, and the others are
+priority, and is stopped when a job comes.  The job compiles the kernels that it needs.  The remaining kernels are
 compiled when the runner is idle again.
 
 Run as ``python -m service.runner.warmup PROCESSES`` this module is the process that compiles.
@@ -36,8 +36,8 @@ _SOLVES: Final = (
 )
 #: most processes that compile while the runner is idle
 PROCESSES: Final = 4
-#: compiling is started at most this many times, because each job interrupts it; jobs compile the kernels that then
-#: remain when they need them
+#: compiling is started at most this many times, because each job interrupts it; kernels that are missing after that are
+#: compiled by the jobs that need them
 STARTS: Final = 20
 #: seconds between two checks for the kernels that another runner compiles
 _REST: Final = 30.0
@@ -48,8 +48,8 @@ class WarmUp:
     """The remaining steps of a warm-up; a step that fails is only logged, because no step is necessary.
 
     Args:
-        compiles: whether missing kernels are compiled here; if not, another runner of this machine does it, and the
-            warm-up goes on when they are there.
+        compiles: whether this runner compiles missing kernels; if not, another runner of this machine compiles them,
+            and the warm-up waits for the compiled kernels.
     """
 
     def __init__(self, *, compiles: bool = True) -> None:
@@ -93,7 +93,7 @@ class WarmUp:
 
 
 def _steps() -> Iterator[bool]:
-    """Yield after each step of the warm-up; False means that kernels must be compiled before the next step."""
+    """Yield after each step of the warm-up: True, or False if kernels must be compiled before the next step."""
     for name in _MODULES:
         importlib.import_module(name)
         yield True

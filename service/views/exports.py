@@ -1,8 +1,9 @@
 """Writes parts of a matrix into files, a few rows at a time: long and wide tables (CSV, Parquet), NumPy arrays, and
 features (GeoJSON, GeoParquet, GeoPackage).
 
-An entry is kept if there is a path and it passes the filters; long tables have a line for each kept entry, other forms
-are null (CSV: empty; npy: +inf) where an entry is not kept.  Without a filter, long tables have a line for every entry.
+An entry is kept if there is a path and it passes the filters.  Long tables have a line for each kept entry; without a
+filter they have a line for every entry.  Wide tables and arrays are null (CSV: empty; npy: +inf) where an entry is not
+kept.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Mask = npt.NDArray[np.bool_]
 Tell = Callable[[int], None]
 #: Most columns of a wide table: as many as a sheet of common spreadsheet programs has.
 MOST_COLUMNS: Final = 16_384
-#: The fewest bytes of a line of a long table: ``1,2,3`` and its end.
+#: The fewest bytes of a line of a long table: ``1,2,3`` and the end of the line.
 LEAST_LINE: Final = 6
 
 
@@ -50,15 +51,15 @@ class ExportedPart:
     """The part of a matrix to export: rows, columns, and a filter for their entries.
 
     Attributes:
-        rows: sources, and targets.
-        within: only distances up to this one, which is rounded to the type of the distances; None for no limit.
-        nearest: the number of nearest targets of each source; equal distances are in the order of the columns.  None
-            for all targets.
+        rows: the rows and columns of the matrix: sources and targets.
+        within: the greatest distance that is kept, rounded to the type of the distances; None for no limit.
+        nearest: how many nearest targets are kept for each source; ties are in the order of the columns.  None for all
+            targets.
         itself: whether a source is among its own nearest targets.
         sources, targets: names and coordinates of rows and columns, in their order, if they are points, or if features
             are written; None if rows and columns are named by the labels of vertices.
-        features: what becomes a feature; None for tables without geometry.
-        also: the quantity whose sums wide tables and arrays have in place of distances; None for distances.
+        features: what becomes a feature: ``lines``, ``sources`` or ``targets``; None for tables without geometry.
+        also: a quantity; wide tables and arrays have its sums in place of distances.  None for distances.
     """
 
     rows: Selection
@@ -98,7 +99,7 @@ class ExportedPart:
             yield sources, entries, kept
 
     def _nearest(self, entries: Array, kept: Mask) -> Mask:
-        """Return which entries are among the nearest of the kept ones of their rows."""
+        """Return which entries are among the ``nearest`` least kept entries of their rows."""
         some = np.zeros_like(kept)
         for i in range(len(entries)):
             columns = np.flatnonzero(kept[i])
@@ -110,19 +111,20 @@ class ExportedPart:
         return self.rows.read(self.rows.result.matrix.also[name], sources)
 
     def _shown(self, sources: Array, entries: Array) -> Array:
-        """Return what wide tables and arrays have: ``entries``, the distances, or the sums of a quantity."""
+        """Return the numbers that wide tables and arrays have: ``entries`` (distances), or the sums of ``also``."""
         return entries if self.also is None else self._sums(self.also, sources)
 
     def lines(self) -> Iterator[tuple[int, pl.DataFrame]]:
         """Yield long tables, each with the number of matrix rows that it contains.
 
-        Sources are in their order.  Their targets are, too, except that with ``nearest`` the nearest come first.
+        Sources are in the order of the rows.  The targets of a source are in the order of the columns, or with
+        ``nearest`` in ascending order of their distances.
         """
         for count, pairs in self.pairs():
             yield count, pairs.table()
 
     def pairs(self) -> Iterator[tuple[int, Pairs]]:
-        """Yield the pairs of the long table in pieces, each with the number of matrix rows that it covers."""
+        """Yield the pairs of the long table in batches, each with the number of matrix rows that it covers."""
         of_rows, of_columns, first = self._ends("source"), self._ends("target"), 0
         for sources, entries, kept in self.batches():
             row, column = np.nonzero(kept) if self.filtered else np.nonzero(np.ones_like(kept))
@@ -170,7 +172,7 @@ class ExportedPart:
     def floats(self) -> Iterator[Array]:
         """Yield rows as floats wide enough for every distance, shape (k, width).
 
-        Where an entry is not kept, there is +inf, or in another semiring its value for no path.
+        Where an entry is not kept, there is +inf, or, for other semirings than min-plus, their value for no path.
         """
         matrix = self.rows.result.matrix
         lost = np.inf if matrix.semiring == MIN_PLUS else matrix.unreachable
@@ -199,7 +201,7 @@ def write_csv(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> None:
     Args:
         part: what is written.
         path: the file.
-        tell: called with the number of rows of each batch.
+        tell: called after each batch with the number of its rows.
         wide: whether the table has a column for each target instead of a line for each entry.
     """
     with path.open("wb") as file:
@@ -258,7 +260,7 @@ def write_layer(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
     write_geopackage(part.pairs(), path, tell, part.features or "lines", geographic, unit=unit)
 
 
-#: The function that writes each kind of file, by its ending.
+#: The function that writes a file, by the ending of the file.
 WRITERS: Final = {
     ".csv": write_csv,
     ".parquet": write_parquet,

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-#: The kind of a feature: a line from source to target, or a point at one of them.
+#: The kind of a feature: a line from source to target, a point at the source, or a point at the target.
 Features = Literal["lines", "sources", "targets"]
-#: Decimals of degrees in GeoJSON: the last one is about a centimetre.
+#: Decimal digits of degrees in GeoJSON: a unit of the last digit is about a centimetre.
 _DECIMALS: Final = 7
-#: Column of the geometry in GeoParquet, and the version of the standard that is followed.
+#: Name of the geometry column in GeoParquet, and the version of that standard.
 GEOMETRY: Final = "geometry"
 GEOPARQUET: Final = "1.1.0"
 #: The name of the layer in a GeoPackage.
 LAYER: Final = "distances"
 #: Endings of files that hold nothing but features.
 FEATURE_FILES: Final = (".geojson", GEOPACKAGE)
-#: The fewest bytes of a feature in such a file.
+#: The fewest bytes of a feature in a GeoJSON or GeoPackage file.
 LEAST_FEATURE: Final = 120
 
 
@@ -43,9 +43,9 @@ class Ends:
     """The sources or the targets of pairs: vertices, or points that were taken to vertices.
 
     Attributes:
-        vertices: the vertex index of each, shape (k,); several points may have the same.
-        keys: what each is called: the label of the vertex or the id of the point, shape (k,).
-        x, y: where each is, NaN where that is not known, shape (k,); None without coordinates.
+        vertices: the vertex index of each end, shape (k,); several points may have the same vertex.
+        keys: the label of each vertex, or the id of each point, shape (k,).
+        x, y: coordinates of each end, NaN where they are not known, shape (k,); None without coordinates.
         names: the names of points, shape (k,); None for vertices and for points without names.
         snapped: how far each point is from its vertex, shape (k,); None for vertices.
         geographic: whether x and y are longitude and latitude.
@@ -64,9 +64,9 @@ class Ends:
         """Return vertices as ends.
 
         Args:
-            vertices: their indices, shape (k,).
-            labels: of all vertices.
-            coordinates: of all vertices; None if there are none.
+            vertices: indices of the vertices, shape (k,).
+            labels: the labels of all vertices of the graph.
+            coordinates: the coordinates of all vertices of the graph; None if it has none.
         """
         found = labels[vertices]
         keys = pl.Series(found if labels.dtype.kind in "iu" else [str(label) for label in found])
@@ -77,7 +77,7 @@ class Ends:
 
     @classmethod
     def of_points(cls, points: SnappedPoints) -> Ends:
-        """Return points as ends; numbers stay numbers if all ids are."""
+        """Return points as ends.  The ids become integers if all of them are whole numbers."""
         keys = pl.Series(list(points.ids))
         whole = keys.cast(pl.Int64, strict=False)
         if not whole.null_count() and (whole.cast(pl.String) == keys).all():
@@ -100,10 +100,10 @@ class Ends:
         )
 
     def columns(self, side: str, rows: Indices) -> list[pl.Series]:
-        """Return the columns of a table that name the end of each line.
+        """Return the columns of a table that describe one end of each of its lines.
 
         Args:
-            side: ``source`` or ``target``, with which the names of the columns begin.
+            side: ``source`` or ``target``; the names of the columns begin with this word.
             rows: for each line the position of its end among these ends, shape (k,).
         """
         found = [self.keys.gather(rows).rename(side)]
@@ -116,8 +116,8 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Some pairs: for each the row of its source and of its target among the ends, the distance, and the sums along its
-    path, a column for each quantity.
+    """Pairs of a source and a target: ``rows`` and ``columns`` are their positions in ``sources`` and ``targets``.
+    Each pair has a distance, and in ``also`` the sum of each quantity along its path.
     """
 
     sources: Ends
@@ -128,7 +128,7 @@ class Pairs:
     also: tuple[pl.Series, ...] = ()
 
     def table(self) -> pl.DataFrame:
-        """Return a long table."""
+        """Return the pairs as a long table, one line for each pair."""
         ends = self.sources.columns("source", self.rows) + self.targets.columns("target", self.columns)
         return pl.DataFrame([*ends, self.distances, *self.also])
 
@@ -146,7 +146,7 @@ class Pairs:
 
 
 def check_features(sources: Ends, targets: Ends, kind: str) -> None:
-    """Refuse features of ends that have no coordinates, and GeoJSON for a plane, which that format cannot describe.
+    """Refuse features of ends without coordinates, and GeoJSON for coordinates of a plane, which it cannot describe.
 
     Args:
         sources, targets: the ends.
@@ -179,10 +179,10 @@ def write_geojson(
     """Write features with the columns of the long table as properties (RFC 7946).
 
     Args:
-        batches: for each batch its number of rows, and its pairs.
+        batches: for each batch the number of its rows, and its pairs.
         file: the open file.
-        tell: called with the count of each batch.
-        features: what becomes a feature.
+        tell: called with the number of rows of each batch.
+        features: what becomes a feature: ``lines``, ``sources`` or ``targets``.
         unit: the unit of distances, a member of the collection; None if that is not known.
     """
     said = f'"distance_unit":{json.dumps(unit)},' if unit else ""
@@ -200,7 +200,7 @@ def write_geojson(
 
 
 def _geometry(x: Floats, y: Floats) -> str:
-    """Return the geometry of a feature as JSON; null where a corner is not known."""
+    """Return the geometry of a feature as JSON; null if coordinates of a corner are not known."""
     if np.isnan(x).any():
         return "null"
     corners = [f"[{round(float(a), _DECIMALS)!r},{round(float(b), _DECIMALS)!r}]" for a, b in zip(x, y, strict=True)]
@@ -237,10 +237,10 @@ def write_geopackage(
     """Write features with the columns of the long table into a GeoPackage, whose one layer is called ``distances``.
 
     Args:
-        batches: for each batch its number of rows, and its pairs.
+        batches: for each batch the number of its rows, and its pairs.
         file: the file, or a buffer, which takes one batch only.
-        tell: called with the count of each batch.
-        features: what becomes a feature.
+        tell: called with the number of rows of each batch.
+        features: what becomes a feature: ``lines``, ``sources`` or ``targets``.
         geographic: whether coordinates are longitude and latitude.
         unit: the unit of distances, for the description of the layer; None if that is not known.
 
@@ -258,12 +258,12 @@ def write_geopackage(
 
 
 def geometry_type(features: Features) -> str:
-    """Return the type of the geometry of features, as the standards call it."""
+    """Return the type of the geometry of features, as GeoJSON and GeoPackage name it."""
     return "LineString" if features == "lines" else "Point"
 
 
 def geo_metadata(features: Features, geographic: bool) -> dict[str, str]:
-    """Return the metadata of a GeoParquet file; no ``crs`` means OGC:CRS84, null an unknown system."""
+    """Return the metadata of a GeoParquet file; ``crs`` is missing for OGC:CRS84, and null for an unknown system."""
     column: dict[str, object] = {"encoding": "WKB", "geometry_types": [geometry_type(features)]}
     if not geographic:
         column["crs"] = None

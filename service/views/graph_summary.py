@@ -11,8 +11,8 @@ from storage.graph.graph import Graph, Receipt
 def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
     """Return counts, weights, components and what cleaning changed, as JSON types.
 
-    ``edges`` counts the edges of an undirected graph, ``arcs`` always the stored arcs; no path passes through the first
-    ``terminals`` vertices, which the components ignore.  Takes O(n + arcs) time.
+    ``edges`` counts the edges of an undirected graph, and ``arcs`` counts the stored arcs of any graph.  No path passes
+    through the first ``terminals`` vertices, which components treat like any other vertex.  Takes O(n + arcs) time.
     """
     weak, strong = _components(graph)
     degrees = np.diff(graph.indptr)
@@ -45,7 +45,7 @@ def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
 
 
 def _coordinates(graph: Graph) -> dict[str, object] | None:
-    """Return system and extent of the coordinates, and for how many vertices they are known."""
+    """Return the reference system and the extent of the coordinates, and for how many vertices they are known."""
     found = graph.coordinates
     if found is None or not found.there.any():
         return None
@@ -81,13 +81,13 @@ def _label(graph: Graph, index: int) -> int | str | None:
 
 
 def _components(graph: Graph) -> tuple[int, int]:
-    """Return the numbers of weak and of strong components."""
+    """Return the number of weakly and of strongly connected components."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
     if graph.n == 0:
         return 0, 0
-    # The weights are left out: SciPy would take a stored zero for a missing arc.
+    # Ones replace the weights, because SciPy would take a weight of zero for a missing arc.
     links = csr_array((np.ones(graph.arcs), graph.heads, graph.indptr), shape=(graph.n, graph.n))
     weak = int(connected_components(links, directed=True, connection="weak", return_labels=False))
     if not graph.directed:

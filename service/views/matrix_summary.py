@@ -1,6 +1,6 @@
 """Writes the facts of a matrix's summary as texts.
 
-``engine.rows.summary`` gathers the facts; here each gets its name and its text, which the command line prints and a
+``engine.rows.summary`` gathers the facts.  Here each fact gets a name and a text, which the command line prints and a
 notebook shows.  The page has its own markup in ``service/dashboard/templates/facts.html``.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from storage.semirings import SEMIRINGS
 
-#: the most columns of a table that are named
+#: the most columns of a table whose names are shown
 _COLUMNS: Final = 20
 
 
@@ -45,7 +45,7 @@ def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def flow_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what was assigned of the demands of a table of flows, and what was not."""
+    """Return facts about a table of flows: which part of the demands was assigned to paths, and which was not."""
     rows = [
         ("assigned", f"{summary['assigned']:,.7g}, of {summary['demands']:,} demands"),
         ("flow times length", f"{summary['cost']:,.7g}"),
@@ -60,7 +60,7 @@ def flow_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def value_facts(options: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts of a result of another semiring than min-plus: its kind of values, the least and the greatest.
+    """Return facts of a result in a semiring other than min-plus: the kind of values, the least and the greatest value.
 
     Args:
         options: the options of its job.
@@ -74,15 +74,15 @@ def value_facts(options: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[
 
 
 def _digits(value: object) -> str:
-    """Return whole numbers in full, others with the seven digits that float32 has."""
+    """Return whole numbers in full, floats with the seven digits that float32 has."""
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 def compared(summary: Mapping[str, Any]) -> str:
-    """Return as text which sources are compared for the radius, the smallest eccentricity; empty if these are all
-    sources.
+    """Return a text that says among which sources the radius is the smallest eccentricity; empty if among all sources.
 
-    Summaries of older versions lack this fact; they compare all sources that reach any vertex, dead ends included.
+    Summaries of older versions lack this fact: their radius is among all sources that reach any vertex, dead ends
+    included.
     """
     if summary.get("radius") is None:
         return ""

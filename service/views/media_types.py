@@ -16,7 +16,7 @@ MEDIA_TYPES: Final = {
     "arrow": "application/vnd.apache.arrow.stream",
 }
 
-#: punctuation in units that a header holds as it is; other characters, except letters and digits, are percent-encoded
+#: punctuation in units that a header holds unchanged, as letters and digits; other characters are percent-encoded
 _SAFE: Final = " !#$&'()*+,/:;=?@[]^_`{|}~-."
 
 #: the formats in which tables are answered
@@ -48,9 +48,9 @@ def choose_format(asked: str | None, accept: str | None, offered: Mapping[str, s
 
 
 def _rank(media_type: str, accept: str) -> tuple[float, int]:
-    """Return the q-value that the Accept header gives a media type, and how specific the matching range is.
+    """Return the q-value that the Accept header gives a media type, and how specific the matching media range is.
 
-    Of several matching ranges the most specific one is taken.
+    If several ranges match, such as ``text/*`` and ``text/csv``, the most specific one counts.
     """
     found = (0.0, 0)
     family = media_type.partition("/")[0]
@@ -77,7 +77,7 @@ def unit_headers(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the header that names the unit of an answer, for formats that have no place for it.
 
     Args:
-        metadata: what ``storage.graph.units.unit_metadata`` gives; ``distance_unit`` becomes ``Distance-Unit``, and
-            what is not ASCII is percent-encoded.
+        metadata: what ``storage.graph.units.unit_metadata`` returns.  ``distance_unit`` becomes ``Distance-Unit``, and
+            characters that are not ASCII are percent-encoded.
     """
     return {name.replace("_", "-").title(): quote(unit, safe=_SAFE) for name, unit in metadata.items()}

@@ -12,7 +12,8 @@ from storage.graph.inputs import search_text
 
 Labels = npt.NDArray[np.generic]
 
-#: the most names that are searched one by one for a text anywhere in them; later ones are only found by their beginning
+#: the most names that are searched one by one for a text anywhere in them; names after these are found only by their
+#: beginning
 _COMPARED: Final = 200_000
 #: the most digits of a label that is a whole number (int64)
 _DIGITS: Final = 19
@@ -41,7 +42,8 @@ def like_names(labels: Labels, typed: str, most: int) -> list[str]:
 
 
 def similar_names(labels: Labels, typed: str, most: int) -> list[str]:
-    """Return the names that are most like a name that does not exist: those that share its longest beginning.
+    """Return the names that are most like a name that does not exist: those that have the longest prefix in common with
+    it.
 
     Args:
         labels: ascending names of vertices, shape (n,), numbers or text.

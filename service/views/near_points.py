@@ -1,4 +1,6 @@
-"""Writes near pairs whose sources or targets are points, or that are features: a line for each pair of points."""
+"""Writes near pairs (pairs up to a distance) line by line, if sources or targets are points, or if pairs become
+features.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
 
 Indices = npt.NDArray[np.int64]
-#: The most pairs that become lines at a time, and about how many bytes a line takes in a file.
+#: The most pairs that become lines at a time, and the approximate bytes of a line in a file.
 PIECE: Final = 1 << 18
 _LINE: Final = 64
 #: Endings of the files that can hold points; other files hold only vertices.
@@ -36,10 +38,12 @@ _FEATURES: Final = {".geojson": "GeoJSON", GEOPACKAGE: "GeoPackage"}
 
 
 class PointForm:
-    """How near pairs are written: as rows of vertices, or line by line where there are points or features."""
+    """The form in which near pairs are written: rows of vertices, or, if there are points or features, a line for each
+    pair.
+    """
 
     def __init__(self, out: Path, features: Features | None) -> None:
-        """``out`` is the file; ``features`` is the form that was asked for, None for the default."""
+        """``out`` is the file; ``features`` says what becomes a feature, None for the default of the file."""
         self._out, self._kind = out, out.suffix.lower()
         self._features: Features | None = "lines" if self._kind in _FEATURES and features is None else features
         self._graph: Graph | None = None
@@ -53,7 +57,7 @@ class PointForm:
         return "GeoParquet table" if self._features is not None else FORMS[self._out.suffix]
 
     def check(self, *, overwrite: bool) -> None:
-        """Refuse a target that cannot be written, and features of a form that has none.
+        """Refuse a file that cannot be written, and features in a kind of file that cannot hold them.
 
         Raises:
             InvalidRequest, NotFound, Conflict: as ``check_pairs_target``.
@@ -81,11 +85,11 @@ class PointForm:
 
     @property
     def spill(self) -> Path:
-        """The folder of the result, on whose disk pairs are kept until they are saved."""
+        """The folder of the output file; pairs that do not fit into memory are kept there until they are saved."""
         return self._out.absolute().parent
 
     def save(self, pairs: NearPairs, targets: Sequence[int] | None, *, overwrite: bool) -> tuple[int, int]:
-        """Write the pairs; return how many there are, and of how many sources.
+        """Write the pairs; return the number of pairs and the number of sources.
 
         Args:
             pairs: the near pairs of vertices.
@@ -112,7 +116,7 @@ class PointForm:
         return Ends.of_points(points) if points else Ends.of_vertices(vertices, graph.labels, graph.coordinates)
 
     def _write(self, pieces: Iterator[Pairs], count: int, geographic: bool) -> None:
-        """Write pieces of ``count`` lines in all."""
+        """Write the lines, ``count`` in all, which come in pieces."""
         from service.views.features import geo_metadata, with_geometry, write_geojson, write_geopackage
 
         features, graph = self._features, self._graph
@@ -157,15 +161,15 @@ class NearLines:
         self._pairs, self._sources, self._ends, self._targets = pairs, sources, ends, targets
 
     def count(self, *, points: bool) -> int:
-        """Return how many lines there are; ``points`` as for :func:`lines_of`."""
+        """Return how many lines there are; ``points`` says whether either side has points."""
         return int(self._counts(points)[1].sum())
 
     def pieces(self, most: int = PIECE, *, points: bool) -> Iterator[Pairs]:
         """Yield the lines in pieces, at least one.
 
         Args:
-            most: the most lines made at a time, unless one source has more.
-            points: as for :func:`lines_of`.
+            most: the most lines of a piece, unless one source has more.
+            points: whether either side has points.
         """
         sizes, _ = self._counts(points)
         sums, first = np.cumsum(sizes), 0
@@ -178,15 +182,15 @@ class NearLines:
                 return
 
     def _rows(self) -> Indices:
-        """Return for each source its row among the pairs."""
+        """Return for each source the row of its vertex in ``pairs``."""
         rows = np.full(len(self._pairs.labels), -1, np.int64)
         rows[self._pairs.sources] = np.arange(len(self._pairs.sources))
         return rows[self._sources.vertices]
 
     def _counts(self, points: bool) -> tuple[Indices, Indices]:
-        """Return how many lines each source has, before and after only the nearest are kept.
+        """Return how many lines each source has, before and after the lines are limited to the nearest targets.
 
-        The pairs are read some rows at a time, so that memory holds no more than these.
+        The pairs are read some rows at a time, so that memory holds no more than these rows.
         """
         pairs = self._pairs
         across = np.bincount(self._ends.vertices, minlength=len(pairs.labels))
@@ -205,7 +209,7 @@ class NearLines:
         return made, made if pairs.nearest is None else np.minimum(made, pairs.nearest)
 
     def _part(self, first: int, last: int) -> tuple[NearPairs, Ends]:
-        """Return the pairs of some sources, and these sources."""
+        """Return the pairs of the sources from ``first`` to before ``last``, and these sources."""
         pairs, rows = self._pairs, np.unique(self._rows()[first:last])
         starts, stops = pairs.indptr[rows], pairs.indptr[rows + 1]
         cuts = [slice(start, stop) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]

@@ -2,8 +2,8 @@
 
 ``/data`` holds a float64 matrix for the distances and one for each quantity.  A missing path is NaN, as the attribute
 ``NA`` says.  The attribute ``unit`` is the unit of the distances, if it is known. ``/lookup`` holds the names of the
-vertices: ``vertex`` where rows and columns are the same ones, else ``source`` (``DIM`` 0, rows) and ``target`` (``DIM``
-1, columns).
+vertices: ``vertex`` where rows and columns are the same vertices, else ``source`` (``DIM`` 0, rows) and ``target``
+(``DIM`` 1, columns).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 VERSION: Final = b"0.2"
 #: Rows that are read and written together: as many as a tile of a store has.
 _ROWS: Final = 64
-#: Columns of a chunk, which then has 256 KiB.
+#: Columns of a chunk: a chunk of ``_ROWS`` x ``_COLUMNS`` float64 entries has 256 KiB.
 _COLUMNS: Final = 512
 
 
@@ -43,7 +43,7 @@ def write_omx(rows: Selection, path: Path, tell: Callable[[int], None]) -> None:
     Args:
         rows: sources and targets.
         path: the file.
-        tell: called with the number of rows of each batch.
+        tell: called after each batch with the number of its rows.
 
     Raises:
         OSError: the file cannot be written.
@@ -62,7 +62,7 @@ def write_omx(rows: Selection, path: Path, tell: Callable[[int], None]) -> None:
         for name in names:
             table = data.create_dataset(name, shape, np.float64, chunks=chunks, compression="gzip", compression_opts=1)
             table.attrs["NA"] = np.nan
-            if matrix.unit is not None and not tables:  # the first one holds the distances
+            if matrix.unit is not None and not tables:  # the first matrix holds the distances
                 table.attrs["unit"] = matrix.unit
             tables.append(table)
         targets = matrix.targets if rows.targets is None else rows.targets
@@ -74,9 +74,7 @@ def write_omx(rows: Selection, path: Path, tell: Callable[[int], None]) -> None:
 
 
 def matrix_names(quantities: list[str]) -> list[str]:
-    """Return the names of the matrices: the name of the distances, which no quantity has, then those of the
-    quantities.
-    """
+    """Return the names of the matrices: first a name for the distances that no quantity has, then the quantities."""
     return ["weight" if "distance" in quantities else "distance", *quantities]
 
 
@@ -96,7 +94,9 @@ def _bands(rows: Selection, targets: Array) -> Iterator[tuple[int, list[Array]]]
 
 
 def _floats(entries: Array) -> Array:
-    """Return entries as float64; float32 by its shortest digits, so that 0.1 stays 0.1."""
+    """Return entries as float64.  A float32 entry is converted by way of its shortest decimal text, so that 0.1 stays
+    0.1.
+    """
     if entries.dtype != np.float32:
         return entries.astype(np.float64)
     return entries.astype(np.dtypes.StringDType()).astype(np.float64)
@@ -112,7 +112,7 @@ def _write_lookups(group: Any, labels: Array, sources: Array, targets: Array) ->
 
 
 def _names(labels: Array) -> Array:
-    """Return labels as HDF5 takes them: numbers as they are, texts as UTF-8 of one width."""
+    """Return labels as HDF5 takes them: numbers unchanged, texts as UTF-8 strings of a fixed width."""
     if labels.dtype.kind in "iu":
         return labels
     return np.array([str(label).encode() for label in labels])

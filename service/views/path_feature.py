@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: The formats in which a path is answered.
 PATH_TYPES: Final = {"json": "application/json", "geojson": "application/geo+json"}
-#: Decimals of degrees: the last one is about a centimetre.
+#: Decimal digits of degrees: a unit of the last digit is about a centimetre.
 _DECIMALS: Final = 7
 
 
@@ -23,7 +23,7 @@ def path_feature(opened: ResultReader, source: Label, target: Label, told: Mappi
     Args:
         opened: the open result.
         source, target: vertices as the file names them.
-        told: further properties, such as what is said of points.
+        told: further properties, such as facts about points that were taken to vertices.
 
     Raises:
         Conflict: the graph has no longitudes and latitudes.

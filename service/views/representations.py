@@ -1,10 +1,10 @@
 """Encodes rows of a matrix as JSON, CSV, npy, Parquet or Arrow, a few rows at a time where the format allows it.
 
 Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry, with a further column for
-each quantity that is summed along the paths; JSON and npy have distances, or the sums of one quantity. *Unreachable* is
-null in JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf. For another semiring
-than min-plus the column is called ``value``, infinite values are null in JSON, and npy holds the values as they are
-stored.
+each quantity that is summed along the paths.  JSON and npy have distances, or the sums of one quantity.  *Unreachable*
+is null in JSON and tables (empty in CSV); npy holds floats wide enough for every distance, and +inf for unreachable.
+For semirings other than min-plus the column is called ``value``, infinite values are null in JSON, and npy holds the
+values as they are stored.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from service.jobs.results import ResultReader
 from storage.graph.units import unit_metadata
 from storage.semirings import MIN_PLUS
 
-#: about how many entries are read and encoded at once
+#: the approximate number of entries that are read and encoded together
 BATCH: Final = 1 << 18
-#: reading a single entry takes about as long as reading this many entries of a row
+#: cost of reading a single entry, in entries of a whole row that are read in the same time
 _ENTRY_COST: Final = 500
-#: the rows of a tile: this many rows are read together, because one tile holds them all
+#: height of a tile: this many rows are read together, because they are in the same tiles
 _BAND: Final = 64
 
 Array = npt.NDArray[np.generic]
@@ -38,9 +38,12 @@ FLOAT_VIEW: Final = {"uint8": "|u1", "uint16": "<f4", "int32": "<f8", "float32":
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
-    that were solved.  ``told`` are further members of an answer in JSON; ``also`` is the quantity whose sums JSON and
-    npy have in place of distances."""
+    """Rows of a result, restricted to some targets.
+
+    ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); ``targets`` is None for all targets that were
+    solved.  ``told`` are further members of an answer in JSON.  ``also`` names a quantity whose sums JSON and npy have
+    in place of distances.
+    """
 
     result: ResultReader
     sources: Indices
@@ -59,7 +62,7 @@ class Selection:
             yield some, self.read(self.result.matrix, some)
 
     def bands(self) -> Iterator[Indices]:
-        """Yield the sources, as many at once as are read together."""
+        """Yield the sources in the groups that are read together."""
         step = max(1, BATCH // max(1, self.result.matrix.shape[1]))
         if self.targets is not None and self._few(self.targets):
             step = max(_BAND, BATCH // max(1, len(self.targets)) // _BAND * _BAND)
@@ -110,7 +113,7 @@ class Selection:
 
 
 def column_name(quantity: str) -> str:
-    """Return the name of the column of a quantity in a long table, whose other columns have names of their own."""
+    """Return a name for the column of a quantity in a long table, different from the names of the other columns."""
     return f"also {quantity}" if quantity in ("source", "target", "distance") else quantity
 
 
@@ -133,7 +136,7 @@ def as_json(rows: Selection) -> Iterator[bytes]:
         else:
             flat = entries.reshape(-1)
             values = pl.Series(flat).set(pl.Series(flat == array.unreachable), None)
-        if rows.result.said and entries.dtype.kind == "f":  # JSON cannot hold infinity, the value of a vertex to itself
+        if rows.result.said and entries.dtype.kind == "f":  # JSON has no infinity: the value of a vertex to itself
             values = values.set(values.is_infinite(), None)
         texts = values.cast(pl.String).fill_null("null").to_list()
         width = rows.width
@@ -144,7 +147,7 @@ def as_json(rows: Selection) -> Iterator[bytes]:
 
 
 def as_csv(rows: Selection) -> Iterator[bytes]:
-    """Yield lines ``source,target,distance``, and the sums of quantities behind them, under a header."""
+    """Yield a header and lines ``source,target,distance``, followed by a column of sums for each quantity."""
     header = ("source", "target", rows.name, *map(column_name, rows.result.matrix.also))
     yield pl.DataFrame(schema=header).write_csv().encode()
     for table in _tables(rows):

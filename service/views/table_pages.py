@@ -22,7 +22,7 @@ def as_json(page: pl.DataFrame, total: int, following: str | None) -> bytes:
     Args:
         page: the rows.
         total: rows of the whole table.
-        following: where the next page is.
+        following: address of the next page; None on the last page.
     """
     columns = [series.fill_nan(None) if series.dtype.is_float() else series for series in page.get_columns()]
     rows = list(map(list, zip(*(series.to_list() for series in columns), strict=True)))
@@ -31,7 +31,7 @@ def as_json(page: pl.DataFrame, total: int, following: str | None) -> bytes:
 
 
 def as_csv(page: pl.DataFrame, _metadata: Mapping[str, str]) -> bytes:
-    """Return a page as CSV with a header; empty where there is no value."""
+    """Return a page as CSV with a header; a missing value is an empty field."""
     return page.write_csv().encode()
 
 

@@ -1,7 +1,7 @@
 """Durable files and atomic folders: write, fsync, stage next to the target, and swap in one step.
 
-A writer works in a staging folder, ``.NAME.staging-XXXX`` next to its target, and holds a lock (flock) on it until the
-process ends.  The system frees the lock then, so a staging folder without a lock is garbage and may be removed.
+A writer works in a staging folder, ``.NAME.staging-XXXX`` next to its target, and holds a lock (flock) on that folder.
+The system frees the lock when the process ends, so a staging folder without a lock is garbage and may be removed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _SYNC_THREADS: Final = 4
 
 
 def failure(action: str, path: Path, error: OSError, wanted: int | None = None) -> StorageFailed:
-    """Make the error to raise for a failed file operation.
+    """Return the error to raise for a failed file operation.
 
     Args:
         action: the failed action, as a verb phrase that the path can follow, such as ``"write"``.
         path: the file or folder.
         error: the error of the system.
-        wanted: bytes asked for; the message then also says how many are free.
+        wanted: bytes to be written; if given, the message says how many are free.
 
     Returns:
         DiskFull if the disk or the quota is full, else StorageFailed.
@@ -64,15 +64,15 @@ def failure(action: str, path: Path, error: OSError, wanted: int | None = None) 
 
 
 def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = False, past: bool = False) -> None:
-    """Create or truncate a file and write the buffers one after the other; not yet durable.
+    """Create or truncate a file and write the buffers one after the other.  The file is not yet durable.
 
     A missing parent folder is made, but not its parents.
 
     Args:
         path: the file.
-        buffers: at most 1,024 of them (IOV_MAX), each C-contiguous.
-        flush: whether the kernel is asked to begin writing to the disk now, without waiting for it, so that the fsync
-            of many files at the end has little left to do.
+        buffers: the content: at most 1,024 buffers (IOV_MAX), each C-contiguous.
+        flush: whether the kernel is asked to begin writing to the disk now; the call does not wait for that.  A later
+            fsync of many files then has little left to do.
         past: whether the file is written past the page cache (O_DIRECT), where the file system supports it.
 
     Raises:
@@ -114,7 +114,7 @@ def remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
 
 
 def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
-    """Overwrite a file in place and make it durable; almost none of its pages stay in the page cache.
+    """Overwrite a file in place and make it durable; almost none of the file stays in the page cache.
 
     Args:
         path: the file, made if it does not exist; if it exists, its disk blocks are used again.
@@ -132,7 +132,7 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
         if os.fstat(handle).st_size != size:
             os.ftruncate(handle, size)
         sync_data(handle)
-        if not past:  # O_DIRECT caches only the last page, which the next write of the file's end needs
+        if not past:  # after O_DIRECT only the last page is cached, and the next write of the end of the file needs it
             direct.forget(handle)
     finally:
         os.close(handle)
@@ -151,7 +151,7 @@ def take_place(file: Path, path: Path) -> bool:
     """Put ``file`` at ``path``, atomically.  Raises OSError.
 
     Returns:
-        Whether the old file is now at ``file``; otherwise it was removed.
+        Whether the file that was at ``path`` is now at ``file``; otherwise it was removed.
     """
     try:
         exchange(file, path)
@@ -187,7 +187,7 @@ def sync_path(path: Path | str) -> None:
 def sync_tree(folder: Path) -> None:
     """Make ``folder`` and every file and folder below it durable: files first, then the folders that name them.
 
-    A thread takes a whole folder: a large store has 80,000 tiles in 3,000 of them.  Raises OSError.
+    Threads take whole folders: a large store has 80,000 tiles in 3,000 folders.  Raises OSError.
     """
     folders = [(root, names) for root, _, names in os.walk(folder)]
     in_threads(_SYNC_THREADS, _sync_files, folders)
@@ -201,7 +201,7 @@ def _sync_files(folder: tuple[str, list[str]]) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Swap two names atomically.  Raises OSError; ``errno`` is one of ENOSYS, EINVAL, ENOTSUP where unsupported."""
+    """Swap two names atomically.  Raises OSError, with ENOSYS, EINVAL or ENOTSUP where the system has no such call."""
     _renameat2(one, other, _EXCHANGE)
 
 
@@ -242,8 +242,8 @@ class Staging:
 
         Args:
             target: the path that the folder will have.
-            what: what writes the target, as in :class:`storage.files.writing.Writing`, so that nobody else writes it
-                meanwhile; None if several may write it, of which the first to finish counts.
+            what: the command that writes the target, for :class:`storage.files.writing.Writing`, which excludes other
+                writers; None if several processes may write it, of which the first to finish counts.
 
         Raises:
             Conflict: another process writes the target.
@@ -258,7 +258,7 @@ class Staging:
             raise failure("make a staging folder for", target, error) from error
 
     def publish(self, *, replace: bool) -> None:
-        """Put the folder, which must be durable, at ``target``; an earlier folder there is removed only afterwards.
+        """Move the folder, which must be durable, to ``target``.  A folder that was there is removed only afterwards.
 
         Raises:
             Conflict: the target exists and ``replace`` is False; the folder stays staged.
@@ -276,7 +276,7 @@ class Staging:
         try:
             sync_path(self.target.parent)
         except OSError as error:
-            # The old store is kept: after a power cut, its name may be back in the parent folder.
+            # The old store is kept: after a power cut, the parent folder may have the old entry again.
             raise failure("make durable the new name", self.target, error) from error
         if replaced is not None:
             # The new store is in place; what remains of the old one is garbage that the next writer removes.
@@ -320,14 +320,14 @@ class Staging:
             self._writing = None
 
     def _unlock(self) -> None:
-        # cleared first: after an interrupt behind os.close, a second os.close could close another file of this number
+        # cleared first: if an interrupt followed os.close, a second os.close could close a new file of the same number
         handle, self._lock = self._lock, None
         if handle is not None:
             os.close(handle)
 
 
 def clear_stale(target: Path) -> None:
-    """Remove staging folders that killed writers of ``target`` left; move back an old store that one moved aside."""
+    """Remove staging folders that killed writers of ``target`` left; move back a store that they had moved aside."""
     aside = set_aside(target)
     with contextlib.suppress(OSError):
         if aside.exists() and not target.exists():
@@ -344,7 +344,7 @@ def clear_stale(target: Path) -> None:
 
 
 def set_aside(target: Path) -> Path:
-    """Return the path to which the old store is moved, briefly, where the file system cannot exchange two names."""
+    """Return the path of the old store during a replacement, where the file system cannot exchange two names."""
     return target.with_name(f".{target.name}.replaced")
 
 
@@ -366,12 +366,12 @@ def _locked_folder(target: Path) -> tuple[Path, int | None]:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between mkdir and flock, another process may have removed the folder as that of a writer that has ended.
+            # Between mkdir and flock, another process may have removed the folder, because it had no lock yet.
             if folder.stat().st_ino == os.fstat(handle).st_ino:
                 return folder, handle
         except (BlockingIOError, FileNotFoundError):
             pass
-        except BaseException:  # an interrupt, too: only this function can close the descriptor
+        except BaseException:  # also after an interrupt, because only this function knows the descriptor
             os.close(handle)
             folder.rmdir()
             raise

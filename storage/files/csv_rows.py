@@ -1,4 +1,4 @@
-"""Reads the rows of a CSV file as texts, without empty ones, and says on which line of the file a row begins."""
+"""Reads the rows of a CSV file as texts, without empty rows, and finds the line on which a row begins."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import polars as pl
 
-#: Endings of the files whose rows are lines.
+#: Endings of text files, in which messages name a row by its line.
 TEXTS: Final = (".csv", ".tsv")
 
 
 def read_rows(path: Path, separator: str = ",") -> pl.DataFrame:
-    """Return the rows below the header, all columns as texts; rows without any entry are left out.
-
-    Spreadsheets write such rows, often as the last ones.
+    """Return the rows below the header, all columns as texts.  Rows without any entry, which spreadsheets often write
+    at the end, are left out.
 
     Args:
         path: the file.
@@ -24,7 +23,7 @@ def read_rows(path: Path, separator: str = ",") -> pl.DataFrame:
 
     Raises:
         OSError: the file cannot be read.
-        polars.exceptions.PolarsError: it is no table.
+        polars.exceptions.PolarsError: the file is no table.
     """
     import polars as pl
 
@@ -33,12 +32,12 @@ def read_rows(path: Path, separator: str = ",") -> pl.DataFrame:
 
 
 def place_of(path: Path, row: int, separator: str = ",") -> str:
-    """Return where a row is, for messages: ``line 7`` of a text, which is read once more for that, else ``row 6``.
+    """Return where a row is, for messages: ``line 7`` in a text file, which is read once more for that, else ``row 6``.
 
     Args:
         path: the file.
-        row: the row as ``read_rows`` counts it, or as another format does, from 0.
-        separator: what separates the columns of a text.
+        row: number of the row, from 0, without the header and the rows that ``read_rows`` leaves out.
+        separator: what separates the columns of a text file.
     """
     if path.suffix.lower() in TEXTS:
         line = _line_of(path, row, separator)

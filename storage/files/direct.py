@@ -27,11 +27,11 @@ Bytes = npt.NDArray[np.uint8]
 #: Memory addresses, offsets and lengths are multiples of this many bytes; no disk requires more.
 _GRAIN: Final = 4096
 #: Files of ``_LEAST`` to ``_MOST`` bytes are read and written with O_DIRECT: smaller files do not gain from it, and
-#: buffers are not larger.
+#: larger files do not fit into a buffer.
 _LEAST: Final = 2**16
 _MOST: Final = 2**25
 _FLAG: Final = getattr(os, "O_DIRECT", 0)
-#: Bytes of a large page: the kernel then handles a tile of 2 MiB as one page, not as 512.
+#: Bytes of a large page; in large pages, the kernel handles a tile of 2 MiB as one page, not as 512.
 _LARGE: Final = 2**21
 
 _buffers = threading.local()
@@ -42,7 +42,7 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
 
     Args:
         handle: descriptor of the file, open for writing, at offset 0.
-        buffers: C-contiguous; the first may already lie at the beginning of this thread's buffer (``buffer_for``).
+        buffers: the content, C-contiguous; the first may already be in place, in this thread's buffer (``buffer_for``).
         size: bytes of all buffers together.
 
     Returns:
@@ -68,7 +68,7 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
         os.lseek(handle, 0, os.SEEK_SET)
         _set_direct(handle, size, on=False)
         return False
-    # the rest is less than a block and is written through the page cache, because O_DIRECT writes whole blocks only
+    # the rest, less than a block, is written through the page cache, because O_DIRECT writes whole blocks only
     _set_direct(handle, size, on=False)
     _write_all(handle, place[whole:size].data)
     return True
@@ -95,7 +95,7 @@ def read(handle: int, size: int) -> Bytes | None:
 
 
 def buffer_for(size: int) -> Bytes:
-    """Return this thread's aligned buffer, at least ``size`` bytes; the same one each time unless it has to grow."""
+    """Return this thread's aligned buffer, at least ``size`` bytes.  It is replaced only if it is too small."""
     place: Bytes | None = getattr(_buffers, "place", None)
     if place is None or len(place) < size:
         # free the old buffer before allocating the new one, or the thread would hold both
@@ -105,12 +105,12 @@ def buffer_for(size: int) -> Bytes:
 
 
 def _aligned(size: int) -> Bytes:
-    """Allocate ``size`` bytes aligned to a large page; the kernel is asked to use large pages where whole ones fit."""
+    """Allocate ``size`` bytes aligned to a large page; the kernel is advised to use large pages where they fit."""
     memory = mmap.mmap(-1, size + _LARGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     whole = np.frombuffer(memory, np.uint8)
     skip = -whole.ctypes.data % _LARGE
     if hasattr(mmap, "MADV_HUGEPAGE") and size >= _LARGE:
-        with contextlib.suppress(OSError):  # if the kernel has no large pages, small pages are used
+        with contextlib.suppress(OSError):  # without large pages in the kernel, small pages are used
             memory.madvise(mmap.MADV_HUGEPAGE, skip, size // _LARGE * _LARGE)
     return whole[skip : skip + size]
 

@@ -12,7 +12,9 @@ from storage.errors import Conflict, StorageFailed
 
 
 class FileLock:
-    """An exclusive lock on ``path`` between processes; the file stays, with the process id of its last owner."""
+    """An exclusive lock on ``path`` between processes.  The file is never removed; it has the process id of the last
+    holder.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -20,14 +22,14 @@ class FileLock:
         self._handle: int | None = None
 
     def acquire(self, timeout: float = 0.0) -> None:
-        """Take the lock within ``timeout`` seconds.  Raises Conflict, naming the holder, if that fails."""
+        """Take the lock; wait for it at most ``timeout`` seconds.  Raises Conflict, naming the holder, after that."""
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._wait(handle, time.monotonic() + timeout)
-            with contextlib.suppress(OSError):  # if the disk is full, other processes are refused without our name
+            with contextlib.suppress(OSError):  # on a full disk, messages to refused processes lack our process id
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, str(os.getpid()).encode(), 0)
-        except BaseException:  # an interrupt, too: only this function can close the descriptor
+        except BaseException:  # also after an interrupt, because only this function knows the descriptor
             os.close(handle)
             raise
         self._handle = handle
@@ -69,11 +71,11 @@ def lock_folder(base: Path, target: Path) -> int:
     """Lock a folder, making it if needed, and return the descriptor that holds the lock.
 
     Args:
-        base: the folder.
-        target: what the holder of the lock writes, for the error.
+        base: the folder to lock.
+        target: the path that the holder of the lock writes, for the message of the error.
 
     Raises:
-        Conflict: another process holds it.
+        Conflict: another process holds the lock.
         OSError: the file system refused.
     """
     while True:
@@ -84,7 +86,7 @@ def lock_folder(base: Path, target: Path) -> int:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # the previous holder may have removed the folder after it was opened; a lock on that would exclude nobody
+            # the previous holder may have removed the folder after it was opened; its lock would exclude nobody
             if base.stat().st_ino == os.fstat(handle).st_ino:
                 return handle
         except FileNotFoundError:
@@ -92,14 +94,14 @@ def lock_folder(base: Path, target: Path) -> int:
         except BlockingIOError:
             os.close(handle)
             raise Conflict(f"another process is writing {target}") from None
-        except BaseException:  # an interrupt, too: only this function can close the descriptor
+        except BaseException:  # also after an interrupt, because only this function knows the descriptor
             os.close(handle)
             raise
         os.close(handle)
 
 
 def check_leads(folder: Path, lock: int | None) -> None:
-    """Raise StorageFailed unless a path still leads to the folder that is locked by a descriptor."""
+    """Raise StorageFailed unless ``folder`` is still the path of the folder that the descriptor ``lock`` has open."""
     held = None if lock is None else os.fstat(lock)
     try:
         found = folder.stat()

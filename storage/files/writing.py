@@ -2,7 +2,7 @@
 
 Every command that writes a result holds the lock from its beginning to its end.  So of two commands with the same
 output, the second is refused before it does any work, and its message names the first.  The system frees the lock when
-its process ends; a lock file that a killed process has left is used by the next writer and then removed.
+the process that holds it ends.  A lock file that a killed process left is used by the next writer and then removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 
 from storage.errors import Conflict
 
-#: At most this number of bytes of a lock file is read; they say who holds the lock.
+#: Most bytes that are read of a lock file, whose text says who holds the lock.
 _BYTES: Final = 4096
 
 
@@ -37,15 +37,15 @@ class _Hold:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file, which is made if there is none.  Raises OSError."""
-        self.file = FileIO(path, "a+")  # if an interrupt follows, this object closes itself; a descriptor would not
+        """Open the lock file, and create it if it does not exist.  Raises OSError."""
+        self.file = FileIO(path, "a+")  # closes itself after an interrupt, unlike a plain descriptor
         found = os.fstat(self.file.fileno())
         self.key = found.st_dev, found.st_ino
         self.thread, self.users = threading.get_ident(), set[int]()
         self.process = os.getpid()
 
     def end(self, path: Path) -> None:
-        """Remove the file, and free the lock.  An interrupt may end this call; the call can then be repeated."""
+        """Remove the file, and free the lock.  If an interrupt ends this call, it can be repeated."""
         if self.file.closed:
             return
         if _HELD.get(self.key) is self:
@@ -53,7 +53,7 @@ class _Hold:
         with contextlib.suppress(OSError):
             if self.process == os.getpid() and path.stat().st_ino == self.key[1]:
                 path.unlink()
-        self.file.close()  # last: no other file gets its inode number, compared above, while it is open
+        self.file.close()  # last: while the file is open, no new file can get its inode number, which is compared above
 
 
 #: Each lock that this process holds, by device and inode of its file.
@@ -61,7 +61,7 @@ _HELD: dict[tuple[int, int], _Hold] = {}
 
 
 def _forget() -> None:
-    """Forget, in a forked child, the locks of its parent: their files are closed, which frees none of them."""
+    """Forget, in a forked child, the locks of the parent.  The child closes their files; the parent keeps the locks."""
     for hold in _HELD.values():
         hold.file.close()
     _HELD.clear()
@@ -74,9 +74,9 @@ if hasattr(os, "register_at_fork"):
 class Writing:
     """The right to write one file or folder.  A thread that has this right may take it again for a part of its work.
 
-    A context manager; ``release`` does the same as leaving it.  An interrupt may come between any two steps, even just
-    before ``__exit__``.  So some object owns the lock at every moment, each step of releasing can be repeated, and an
-    object that is no longer used frees the lock (decision 147).
+    A context manager; ``release`` does the same as leaving it.  An interrupt (KeyboardInterrupt) may come between any
+    two steps, even just before ``__exit__``.  So some object owns the lock at every moment, each step of releasing can
+    be repeated, and an object that is garbage-collected frees the lock (decision 147).
     """
 
     _hold: _Hold | None = None
@@ -89,7 +89,7 @@ class Writing:
             what: the command that writes it, such as ``prepare``, for the messages of other commands.
 
         Raises:
-            Conflict: another process, or another thread, writes the target; the message says which.
+            Conflict: another process or thread writes the target; the message names the writer.
             StorageFailed: the file system refused.
         """
         self._target = Path(target).absolute()
@@ -107,7 +107,7 @@ class Writing:
             raise
 
     def _again(self) -> bool:
-        """Share the lock if this thread holds it; return whether it does. Raises OSError."""
+        """Share the lock if this thread holds it already; return whether it does.  Raises OSError."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -124,7 +124,7 @@ class Writing:
             hold = _Hold(self._path)
             try:
                 fcntl.flock(hold.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # the previous writer may have removed the file after it was opened; a lock on that would exclude nobody
+                # the previous writer may have removed the file after it was opened; its lock would exclude nobody
                 if self._path.stat().st_ino == hold.key[1]:
                     self._hold = hold
                     break
@@ -144,12 +144,12 @@ class Writing:
         _HELD[hold.key] = hold
         about = {"what": what, "process": os.getpid(), "host": socket.gethostname()}
         about["since"] = datetime.now(UTC).isoformat(timespec="seconds")
-        with contextlib.suppress(OSError):  # if the disk is full, other writers are refused without our name
+        with contextlib.suppress(OSError):  # on a full disk, messages to refused writers do not name us
             os.ftruncate(hold.file.fileno(), 0)
             hold.file.write(json.dumps(about).encode())
 
     def release(self) -> None:
-        """Release the lock; do nothing if that was done already."""
+        """Release the lock; do nothing if it is already released."""
         if self._hold is not None:
             self._hold.users.discard(id(self))
             if not self._hold.users:
@@ -173,10 +173,10 @@ def writing_early(target: Path | None, what: str) -> AbstractContextManager[obje
 
     Args:
         target: the file or folder; None for no file.
-        what: as in :class:`Writing`.
+        what: the command that writes it, for the messages of other commands.
 
     Returns:
-        A context manager.  It holds nothing if the target's parent folder does not exist, which the command reports
+        A context manager.  It holds no lock if the parent folder of the target does not exist; the command reports that
         later.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Python's own module for Zstandard, which came with Python 3.14, and its copy for older versions."""
+"""Zstandard compression: Python's own module from Python 3.14 on, else its backport for older versions."""
 
 from __future__ import annotations
 

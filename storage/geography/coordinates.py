@@ -18,13 +18,13 @@ from storage.errors import InvalidRequest
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-#: The systems of coordinates: longitude and latitude in degrees (WGS 84), and a plane with units of its own.
+#: The systems of coordinates: LONLAT is longitude and latitude in degrees (WGS 84), PLANE a plane in any unit.
 LONLAT: Final = "lonlat"
 PLANE: Final = "plane"
 SYSTEMS: Final = (LONLAT, PLANE)
 #: Radius of the sphere on which great-circle distances are measured, in metres: the mean radius of the Earth (IUGG).
 EARTH_RADIUS: Final = 6_371_008.8
-#: The group of a store that holds coordinates, and the beginning of the names of their files in a saved graph.
+#: Name of the Zarr group of a store that holds coordinates; their file names in a saved graph begin with it, too.
 GROUP: Final = "coordinates"
 
 
@@ -60,13 +60,13 @@ class Coordinates:
         return self.columns.get("name")
 
     def taken(self, order: npt.NDArray[np.int64]) -> Coordinates:
-        """Return the coordinates of some vertices (indices), in this order."""
+        """Return the coordinates of the vertices whose indices are ``order``, in that order."""
         order = check_index_array("order", order, len(self.x))
         columns = {name: column[order] for name, column in self.columns.items()}
         return Coordinates(self.x[order], self.y[order], self.geographic, columns)
 
     def distances(self, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> Floats:
-        """Return the distances between pairs of vertices (indices) as the crow flies, see :func:`crow_distances`."""
+        """Return the straight-line distances between pairs of vertices (indices) by :func:`crow_distances`."""
         first, second = (
             check_index_array(name, ends, len(self.x)) for name, ends in (("first", first), ("second", second))
         )
@@ -76,11 +76,11 @@ class Coordinates:
 
 
 def crow_distances(x1: Floats, y1: Floats, x2: Floats, y2: Floats, geographic: bool) -> Floats:
-    """Return distances as the crow flies.
+    """Return straight-line distances between pairs of points, shape (k,).
 
     Args:
-        x1, y1, x2, y2: the ends, shape (k,).
-        geographic: whether they are degrees; the distances are then metres on a sphere of ``EARTH_RADIUS``.
+        x1, y1, x2, y2: coordinates of the two points of each pair, shape (k,).
+        geographic: whether the coordinates are degrees; distances are then great circles, in metres.
     """
     if not geographic:
         return np.hypot(x2 - x1, y2 - y1)
@@ -95,12 +95,12 @@ def unit_vectors(lon: Floats, lat: Floats) -> Floats:
 
 
 def arc_metres(chord: Floats) -> Floats:
-    """Return lengths along the Earth in metres of chords of the unit sphere."""
+    """Return the great-circle distances on the Earth, in metres, of chords of the unit sphere."""
     return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.minimum(1.0, np.asarray(chord) / 2)), np.float64)
 
 
 def wrong_degrees(x: float, y: float) -> str | None:
-    """Return what is wrong with a longitude and a latitude; None if nothing is."""
+    """Return a text that says what is wrong with a longitude and a latitude; None if they are valid."""
     if -180 <= x <= 180 and -90 <= y <= 90:
         return None
     hint = "; longitude and latitude may be exchanged" if -90 <= x <= 90 and -180 <= y <= 180 else ""
@@ -113,13 +113,13 @@ def check_numbers(x: Floats, y: Floats, geographic: bool, where: Callable[[int],
     """Refuse numbers that cannot be coordinates; NaN stands for a missing coordinate.
 
     Args:
-        x, y: shape (k,).
-        geographic: whether they are degrees.
-        where: returns the place of a row in the file, for errors, from its number counted from 0.
+        x, y: the coordinates, shape (k,).
+        geographic: whether the coordinates are degrees.
+        where: returns the place in the file of a row, whose number counts from 0; for errors.
         field: the argument that holds the coordinates, for errors.
 
     Raises:
-        InvalidRequest: a coordinate is infinite or out of range, or a row has only one of the two.
+        InvalidRequest: a coordinate is infinite or out of range, or a row has only one coordinate.
     """
     lone = np.flatnonzero(np.isnan(x) != np.isnan(y))
     if len(lone):
@@ -150,8 +150,8 @@ def add_to_digest(digest: hashlib._Hash, coordinates: Coordinates) -> None:
 
 
 def named_arrays(coordinates: Coordinates) -> Iterator[tuple[str, Array]]:
-    """Yield the name of the file of each array, and the array; files of columns have numbers, because the names of
-    columns may contain any characters.
+    """Yield each array with a name for its file.  The arrays of ``columns`` are numbered, because the names of columns
+    may contain any characters.
     """
     yield "x", coordinates.x
     yield "y", coordinates.y
@@ -160,7 +160,7 @@ def named_arrays(coordinates: Coordinates) -> Iterator[tuple[str, Array]]:
 
 
 def described(coordinates: Coordinates) -> dict[str, object]:
-    """Return the description that is stored beside the arrays, in JSON types: their system and the names of columns."""
+    """Return the description that is stored with the arrays, as JSON types: the system and the names of the columns."""
     return {"system": coordinates.system, "columns": list(coordinates.columns)}
 
 

@@ -1,4 +1,7 @@
-"""Writes features into GeoPackages with GDAL by way of pyogrio (extra ``geopackage``); ``layers`` reads them."""
+"""Writes features into GeoPackages with pyogrio (extra ``geopackage``), a binding to GDAL.
+
+``storage.geography.layers`` reads GeoPackages.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ from storage.errors import InvalidRequest, StorageFailed
 if TYPE_CHECKING:
     import polars as pl
 
-#: The ending of the names of GeoPackages.
+#: Ending of the file names of GeoPackages.
 GEOPACKAGE: Final = ".gpkg"
-#: Longitude and latitude as a GeoPackage names them; the order of its coordinates is always x, y.
+#: The system of longitude and latitude in a GeoPackage, whose coordinates are always in the order x, y.
 _DEGREES: Final = "EPSG:4326"
 _DRIVER: Final = "GPKG"
-#: The version of GeoPackage that is written.  Nothing of later versions is needed, and older programs warn about files
-#: of later versions.
+#: The version of GeoPackage that is written.  Later versions have nothing that is needed, and older programs warn about
+#: their files.
 _VERSION: Final = {"VERSION": "1.2"}
-#: Names of the columns of the key and the geometry, unless the table itself has a column of that name.
+#: Names of the columns of the key and of the geometry, unless the table itself has a column of the same name.
 _KEY, _SHAPE = "fid", "geom"
 
 
@@ -42,11 +45,11 @@ class LayerForm(NamedTuple):
     """The properties of a layer that is written.
 
     Attributes:
-        name: its name.
+        name: the name of the layer.
         geometry: the column of the tables that holds well-known binary.
         kind: ``Point`` or ``LineString``.
-        geographic: whether coordinates are longitude and latitude; else their system is not known.
-        description: a sentence about the layer, which programs show; None for none.
+        geographic: whether coordinates are longitude and latitude; if not, their system is unknown.
+        description: a sentence about the layer, which programs show; None if there is none.
     """
 
     name: str
@@ -62,7 +65,7 @@ def write_layer(tables: Iterator[pl.DataFrame], file: Path | io.BytesIO, form: L
     Args:
         tables: the tables, which all have the same columns.
         file: a path at which there is no file yet, or a buffer, into which only one table can be written.
-        form: what the layer is.
+        form: the properties of the layer.
 
     Raises:
         InvalidRequest: pyogrio is not installed, or two columns differ only in case, which SQL cannot tell apart.
@@ -105,7 +108,7 @@ def _described(form: LayerForm) -> dict[str, str]:
 
 
 def _free_names(columns: list[str]) -> dict[str, str]:
-    """Return names for the columns of key and geometry that no other column has, as options of the layer."""
+    """Return options of the layer that name the columns of key and geometry, unlike any other column."""
     taken: dict[str, str] = {}
     for name in columns:
         if name.lower() in taken:
@@ -119,7 +122,7 @@ def _free_names(columns: list[str]) -> dict[str, str]:
 
 
 def _objects(column: pl.Series) -> np.ndarray[Any, Any]:
-    """Return a column of text or bytes as an array of objects, also if the column is empty."""
+    """Return a column of text or bytes as an array with dtype object, even if the column is empty."""
     return np.array([*column.to_list(), None], object)[:-1]
 
 
@@ -135,5 +138,5 @@ def _values(column: pl.Series) -> np.ndarray[Any, Any]:
 
 
 def _silently() -> warnings.catch_warnings[None]:
-    """Suppress warnings: a staged file has another ending than .gpkg, and a plane may have no name."""
+    """Suppress warnings about a staged file whose name does not end in .gpkg, and about a plane without a name."""
     return warnings.catch_warnings(action="ignore")

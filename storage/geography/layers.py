@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.readers.limits import ReadLimits
 
 MAGIC: Final = b"SQLite format 3\0"
-#: Types of geometry: POINTS of layers of points, LINES of layers of lines, ANY of layers that may hold both.
+#: Types of geometry: POINTS for layers of points, LINES for layers of lines, ANY for layers of points or lines.
 POINTS: Final = frozenset({"POINT"})
 LINES: Final = frozenset({"LINESTRING", "MULTILINESTRING", "CURVE", "MULTICURVE", "COMPOUNDCURVE"})
 ANY: Final = frozenset({"GEOMETRY"})
@@ -36,11 +36,11 @@ _ROWS: Final = 256
 #: Most characters of a statement that defines a table.  The statement may contain a default value, which is repeated
 #: for each row without a value; if that were long, a small file could fill the memory.
 _LONGEST: Final = 1 << 18
-#: Most layers of a file; a file with more is refused.
+#: Most layers of a file; a file with more layers is refused.
 _MOST: Final = 1000
 #: Most layers that a message names.
 _NAMED: Final = 12
-#: Bytes of the envelope before the well-known binary, by the kind of envelope that the flags of the header name.
+#: Bytes of the envelope (bounding box) before the well-known binary, by the code of its kind in the header's flags.
 _ENVELOPES: Final = {0: 0, 1: 32, 2: 48, 3: 48, 4: 64}
 _WHOLE: Final = ("INT",)
 _REAL: Final = ("REAL", "FLOAT", "DOUBLE")
@@ -54,7 +54,7 @@ class LayerField(NamedTuple):
 
     @property
     def numeric(self) -> bool:
-        """Whether it holds numbers."""
+        """Whether the column holds numbers."""
         return any(word in self.kind for word in (*_WHOLE, *_REAL, "NUMERIC", "DECIMAL"))
 
 
@@ -63,12 +63,12 @@ class LayerFacts:
     """The description of a layer in a GeoPackage.
 
     Attributes:
-        name: its name.
+        name: the name of the layer.
         key: the column that numbers the features; None where there is none.
-        fields: the further columns, except those of geometry and bytes.
+        fields: all other columns, except those of geometries and of bytes.
         geometry: the column of geometries; None for a table without geometries.
         shape: the type of the geometries in capital letters; empty for a table without geometries.
-        system: its system of coordinates.
+        system: the system of coordinates of the geometries.
     """
 
     name: str
@@ -124,7 +124,7 @@ class GeoPackage:
         """Return the number of rows of a layer.
 
         Raises:
-            InvalidGraph: it is a view, or its table is damaged.
+            InvalidGraph: the layer is a view, or its table is missing or damaged.
         """
         plain = self._is_plain(layer.name)
         if plain is None:
@@ -147,7 +147,7 @@ class GeoPackage:
 
         Args:
             layer: the layer.
-            fields: which columns.
+            fields: the columns to read.
             geometry: whether the geometries are read.
             most: number of rows to read, from the first on; -1 for all.
 
@@ -174,7 +174,7 @@ class GeoPackage:
         return LayerColumns(table, [_unwrapped(layer, row, data) for row, data in enumerate(shapes)])
 
     def place(self, layer: LayerFacts, row: int) -> str:
-        """Return where a row is, for messages; ``row`` counts from 0."""
+        """Return a text for messages that says where a row is; ``row`` counts from 0."""
         if layer.key is None:
             return f"layer {layer.name}, row {row + 1}"
         key = _quoted(layer.key)
@@ -192,15 +192,15 @@ class LayerColumns(NamedTuple):
 
 @contextlib.contextmanager
 def opened(path: Path, limits: ReadLimits | None = None) -> Iterator[GeoPackage]:
-    """Context manager: a GeoPackage, to be read only.
+    """Open a GeoPackage for reading, as a context manager.
 
     Args:
         path: the file.
-        limits: limits on the size of its values; None for a trusted file, such as one of the caller.
+        limits: limits on the size of values; None for a trusted file, such as a file of the caller.
 
     Raises:
         NotFound: there is no such file.
-        InvalidGraph: it is no GeoPackage, it is damaged, or another program has not written all its changes into it.
+        InvalidGraph: the file is no GeoPackage, is damaged, or lacks changes that another program has yet to write.
     """
     try:
         with path.open("rb") as file:
@@ -228,9 +228,9 @@ class PointLayer(NamedTuple):
     """A layer of points.
 
     Attributes:
-        table: its columns, without the geometry.
-        geometry: each point as well-known binary, null where there is none.
-        system: ``lonlat`` or ``plane``; None if the file does not say which.
+        table: the columns of the layer, without the geometry.
+        geometry: each point as well-known binary, null for a row without a point.
+        system: ``lonlat`` or ``plane``; None if the file does not name the system.
     """
 
     table: pl.DataFrame
@@ -239,7 +239,7 @@ class PointLayer(NamedTuple):
 
 
 def read_points_of(path: Path) -> PointLayer:
-    """Read the layer of points of a GeoPackage; if there are several, that called ``nodes``, the name that OSMnx uses.
+    """Read the layer of points of a GeoPackage.  Of several such layers, ``nodes`` (as OSMnx calls it) is read.
 
     Args:
         path: the file.
@@ -272,7 +272,7 @@ def point_layer(package: GeoPackage, layer: LayerFacts) -> PointLayer:
 
 
 def named_layers(layers: Sequence[LayerFacts]) -> str:
-    """Return the names of layers and what they hold, for messages; if there are many, only the first of them."""
+    """Return a text with the names of layers and what they hold, for messages; of many layers only the first ones."""
     more = f" and {len(layers) - _NAMED:,} more" if len(layers) > _NAMED else ""
     return (", ".join(map(str, layers[:_NAMED])) or "none") + more
 
@@ -282,7 +282,7 @@ def _quoted(name: str) -> str:
 
 
 def _series(layer: LayerFacts, field: LayerField, values: list[Any]) -> pl.Series:
-    """Return a column in the type that it declares."""
+    """Return the values of a column as a series of the column's declared type."""
     import polars as pl
 
     kind = (

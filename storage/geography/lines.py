@@ -19,7 +19,7 @@ _KINDS: Final = {
     1: "Point", 2: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString", 6: "MultiPolygon",
     7: "GeometryCollection", 8: "CircularString", 9: "CompoundCurve", 10: "CurvePolygon", 11: "MultiCurve",
 }  # fmt: skip
-#: Bits that PostGIS sets in the kind of a geometry that has heights, measures, or a code of its system of coordinates.
+#: Bits that PostGIS sets in the kind of a geometry that has heights, measures, or the code of its coordinate system.
 _HEIGHT_BIT, _MEASURE_BIT, _SYSTEM_BIT = 0x80000000, 0x40000000, 0x20000000
 
 
@@ -28,9 +28,9 @@ class Lines:
     """Several lines, stored one after the other.
 
     Attributes:
-        x, y: their points, shape (p,).
-        z: the heights of the points, shape (p,); NaN where a line has none.
-        starts: shape (k + 1,): the number of the first point of each line, and the number of all points.
+        x, y: coordinates of the points of all lines, shape (p,).
+        z: heights of the points, shape (p,); NaN where a line has no heights.
+        starts: index of the first point of each line, and at last the number of all points, shape (k + 1,).
         measured: how many lines have measures (M); the measures are left out.
     """
 
@@ -42,19 +42,19 @@ class Lines:
 
     @property
     def first(self) -> npt.NDArray[np.int64]:
-        """The number of the first point of each line, shape (k,)."""
+        """The index of the first point of each line, shape (k,)."""
         return self.starts[:-1]
 
     @property
     def last(self) -> npt.NDArray[np.int64]:
-        """The number of the last point of each line, shape (k,)."""
+        """The index of the last point of each line, shape (k,)."""
         return self.starts[1:] - 1
 
     def lengths(self, *, geographic: bool) -> Floats:
         """Return the length of each line, shape (k,), in metres if ``geographic``, else in units of the plane."""
         steps = crow_distances(self.x[:-1], self.y[:-1], self.x[1:], self.y[1:], geographic)
         steps[self.starts[1:-1] - 1] = 0.0  # a step from the end of a line to the start of the next is in no line
-        # Each line is summed separately: differences of one running sum would contain the rounding of earlier lines.
+        # Each line is summed separately: differences of a cumulative sum would have rounding errors of other lines.
         return np.add.reduceat(np.append(steps, 0.0), self.first) if len(self.first) else np.zeros(0)
 
 
@@ -72,7 +72,7 @@ def read_lines(geometry: Sequence[bytes | None], where: Callable[[int], str]) ->
         where: returns the place of a row in the file, for messages; rows are numbered from 0.
 
     Raises:
-        InvalidGraph: a geometry is missing, empty, damaged, no line, or of several parts; a coordinate is not finite.
+        InvalidGraph: a geometry is missing, empty, damaged, no line, or has several parts; a coordinate is not finite.
     """
     pieces: list[npt.NDArray[Any]] = []
     starts, measured = np.zeros(len(geometry) + 1, np.int64), 0
@@ -98,7 +98,7 @@ def read_lines(geometry: Sequence[bytes | None], where: Callable[[int], str]) ->
 
 
 def check_degrees(lines: Lines, where: Callable[[int], str]) -> None:
-    """Raise InvalidGraph if a point is no longitude and latitude."""
+    """Raise InvalidGraph if a longitude or a latitude is out of range.  ``where`` is that of :func:`read_lines`."""
     for point in np.flatnonzero((np.abs(lines.x) > 180) | (np.abs(lines.y) > 90))[:1].tolist():
         raise _refused(_where(lines, point, where), str(wrong_degrees(lines.x[point], lines.y[point])))
 
@@ -112,12 +112,12 @@ def _refused(place: str, why: str) -> InvalidGraph:
 
 
 class _OddError(Exception):
-    """Raised for a geometry that can be decoded, but is no line that can be an edge."""
+    """Raised for a geometry that can be decoded, but is not a single line, so it cannot be an edge."""
 
 
 def _header(data: bytes, at: int = 0) -> tuple[str, int, int, bool, int]:
-    """Return byte order, kind, how many numbers a point has, whether the last of them is a measure, and the offset of
-    the content.
+    """Return the byte order, the kind of geometry, how many numbers a point has, whether the last of these numbers is a
+    measure, and the offset of the content.
     """
     order = "<" if data[at] == 1 else ">"
     (code,) = struct.unpack_from(f"{order}I", data, at + 1)

@@ -14,9 +14,9 @@ from storage.errors import InvalidRequest, NotFound
 from storage.geography.coordinates import LONLAT, PLANE, Coordinates, check_numbers, wrong_degrees
 from storage.geography.tables import PointTable, beyond_floats, read_points
 
-#: Most names in a note.
+#: Most vertices that a note names.
 _NAMED: Final = 3
-#: How a graph file names the system of coordinates if they are longitude and latitude.
+#: Names of a system of coordinates in graph files that mean longitude and latitude.
 _DEGREES: Final = re.compile(r"epsg:4326|ogc:crs84|wgs ?84", re.IGNORECASE)
 _PAIRS: Final = (("lon", "lat"), ("lng", "lat"), ("longitude", "latitude"), ("x", "y"))
 
@@ -27,15 +27,15 @@ def read_nodes(path: Path, labels: npt.NDArray[Any], system: str | None) -> tupl
     Args:
         path: the table, see ``docs/coordinates.md``.
         labels: labels of the vertices, ascending, shape (n,).
-        system: ``lonlat`` or ``plane``; None if the names of the columns or the file say which.
+        system: ``lonlat`` or ``plane``; None to take it from the file or the names of the columns.
 
     Returns:
         The coordinates, and notes about vertices without coordinates and rows that are no vertex.
 
     Raises:
         NotFound: the file does not exist, or none of its rows is a vertex.
-        InvalidRequest: ``read_points`` refuses the table, it has no column of ids or an id twice, or ``system``
-            contradicts the file.
+        InvalidRequest: ``read_points`` refuses the table, the table has no column of ids or has an id twice, or
+            ``system`` contradicts the file.
     """
     table = read_points(path, first_is_id=True)
     if table.ids is None:
@@ -74,7 +74,7 @@ def _some(names: Iterable[object], count: int) -> str:
 
 
 def _matched(table: PointTable, labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return the vertex index of each row, -1 for rows that are no vertex, and a note about these."""
+    """Return the vertex index of each row, -1 for rows that are no vertex, and notes about such rows."""
     assert table.ids is not None
     known = {str(label): index for index, label in enumerate(labels.tolist())}
     found, seen = np.full(len(table.ids), -1, np.int64), dict[str, int]()
@@ -97,7 +97,7 @@ def _matched(table: PointTable, labels: npt.NDArray[Any]) -> tuple[npt.NDArray[n
 
 
 def _system(table: PointTable, system: str | None) -> tuple[bool, list[str]]:
-    """Return whether the coordinates are degrees, and a note if that was assumed."""
+    """Return whether the coordinates are degrees, and a note if a system was assumed because none is named."""
     if table.system is not None and system not in (None, table.system):
         raise InvalidRequest(
             f"{table.path} says that its coordinates are {table.system}, and --coordinates {system} was given",
@@ -108,14 +108,14 @@ def _system(table: PointTable, system: str | None) -> tuple[bool, list[str]]:
 
 
 def assumed_plane(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> str:
-    """Return the note about coordinates of which only the names x and y are known."""
+    """Return the note that coordinates called x and y, without a known system, are taken for those of a plane."""
     within = bool(np.nanmax(np.abs(x), initial=0) <= 180 and np.nanmax(np.abs(y), initial=0) <= 90)
     hint = "; if they are degrees, say --coordinates lonlat" if within else ""
     return f"coordinates called x and y are taken for those of a plane{hint}"
 
 
 def _spread(values: npt.NDArray[Any], places: npt.NDArray[np.int64], n: int) -> npt.NDArray[Any]:
-    """Return a column with an entry for each vertex; vertices without a value get NaN or an empty text."""
+    """Return a column with an entry for each of ``n`` vertices: ``values`` at ``places``, else NaN or empty texts."""
     if values.dtype.kind == "i" and len(values) < n and beyond_floats(values):
         values = values.astype(np.dtypes.StringDType())
     if values.dtype.kind == "T":
@@ -130,7 +130,7 @@ def _spread(values: npt.NDArray[Any], places: npt.NDArray[np.int64], n: int) -> 
 class VertexCoordinates:
     """Collects coordinates from the attributes of nodes (GraphML, JSON and others).
 
-    Attributes called x and y need not be coordinates, so a pair that cannot be one is noted, not refused.
+    Attributes called x and y need not be coordinates, so a pair that cannot be coordinates is noted, not refused.
     """
 
     def __init__(self, system: str | None) -> None:
@@ -168,7 +168,7 @@ class VertexCoordinates:
 
         Args:
             labels: the ids of the vertices, shape (n,).
-            declared: what the file says about its system of coordinates, such as ``epsg:4326``; None if nothing.
+            declared: the system of coordinates that the file names, such as ``epsg:4326``; None if it names none.
         """
         if self._wrong is not None:
             return None, [f"coordinates are not kept: {self._wrong}"]

@@ -1,4 +1,4 @@
-"""Projects a network to a plane, for maps that the command line and the page draw."""
+"""Projects a network to a plane, for maps that the command line and the dashboard draw."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _SAFE: Final = 2**53 - 1
 def projected(coordinates: Coordinates) -> tuple[Floats, Floats]:
     """Return x and y, shape (n,), NaN where a vertex has no coordinates.
 
-    Longitude and latitude become metres of a plane whose scale is right in the middle of the network; coordinates of a
-    plane are returned unchanged.
+    Longitude and latitude become metres in a plane (equirectangular projection), whose scale is correct at the middle
+    latitude of the network.  Coordinates of a plane are returned unchanged.
     """
     if not coordinates.geographic:
         return coordinates.x, coordinates.y
@@ -41,11 +41,11 @@ def projected(coordinates: Coordinates) -> tuple[Floats, Floats]:
 
 
 def edge_ends(graph: Graph, there: npt.NDArray[np.bool_]) -> Indices:
-    """Return the pairs of vertices that an arc joins in one direction or in both, shape (edges, 2), ascending.
+    """Return the pairs of vertices that arcs join, each pair once, shape (edges, 2), ascending.
 
     Args:
-        graph: the graph; its loops are left out.
-        there: which vertices have coordinates, shape (n,); edges of other vertices are left out.
+        graph: the graph; loops are left out.
+        there: whether each vertex has coordinates, shape (n,); edges of vertices without coordinates are left out.
     """
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     heads = graph.heads.astype(np.int64)
@@ -64,8 +64,8 @@ def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]
 
     Args:
         graph: the graph.
-        coordinates: the coordinates of its vertices; at least one has some.
-        about: further members of the object; arrays ``sources`` and ``targets`` in it are vertex indices or None.
+        coordinates: the coordinates of the vertices; at least one vertex has coordinates.
+        about: further members of the object; its ``sources`` and ``targets`` are arrays of vertex indices, or None.
     """
     x, y = projected(coordinates)
     ends = edge_ends(graph, coordinates.there)
@@ -85,6 +85,6 @@ def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]
 
 
 def _exact(labels: list[Any]) -> list[Any]:
-    """Return labels in a form that every reader of JSON keeps: all as text if one is too large a number for a float."""
+    """Return labels in a form that JSON readers do not round: all as texts if a number is too large for a float."""
     beyond = any(isinstance(label, int) and abs(label) > _SAFE for label in labels)
     return [str(label) for label in labels] if beyond else labels

@@ -1,4 +1,4 @@
-"""Takes points to the vertices nearest to them."""
+"""Takes points to (snaps them to) the vertices nearest to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.geography.tables import PointTable, read_points
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Points with longitude and latitude that are farther from their vertex than this, in metres, are named in a note.
+#: Metres: points with longitude and latitude that are farther than this from their vertex are named in a note.
 FAR: Final = 1000.0
 _NAMED: Final = 3
 
@@ -31,11 +31,11 @@ class SnappedPoints:
     """Points, each with the vertex nearest to it.
 
     Attributes:
-        path: the file that they come from; for the points of a request, a name for messages.
-        ids: shape (k,), all different: the ids of the points; without ids their names, without names their row numbers
-            from 1.
-        names: shape (k,): the names of the points, empty for points without a name; None without a column of names.
-        x, y: where they are, float64, shape (k,).
+        path: the file of the points; for the points of a request, a name for messages.
+        ids: distinct ids of the points, shape (k,).  Points without ids have their names as ids, or without names their
+            row numbers from 1.
+        names: names of the points, shape (k,), empty for points without a name; None without a column of names.
+        x, y: coordinates of the points, float64, shape (k,).
         vertices: the index of the vertex nearest to each point, shape (k,).
         distances: the distance of each point from that vertex, float64, shape (k,): in metres on a sphere for longitude
             and latitude, else in units of the plane.
@@ -60,7 +60,7 @@ class SnappedPoints:
 
     @property
     def far(self) -> npt.NDArray[np.bool_]:
-        """Which points are farther than ``FAR`` from their vertices, shape (k,); none of them for points of a plane."""
+        """Whether each point is farther than ``FAR`` from its vertex, shape (k,); False for points of a plane."""
         return (self.distances > FAR) & self.geographic
 
     def note(self) -> str:
@@ -89,7 +89,7 @@ class SnappedPoints:
 
         Args:
             limit: metres, or units of the plane; None for no limit.
-            option: what the caller calls the limit, for messages.
+            option: name of the option that holds the limit, for messages.
 
         Raises:
             InvalidRequest: a point is farther than the limit, or the limit is negative or NaN.
@@ -109,7 +109,7 @@ class SnappedPoints:
 
 
 def snap_file(path: Path, coordinates: Coordinates | None) -> SnappedPoints:
-    """Read a table of points and take each to the vertex nearest to it.
+    """Read a table of points and take each point to the vertex nearest to it.
 
     Args:
         path: the table, see ``docs/coordinates.md``; columns x and y are read in the system of the graph.
@@ -117,8 +117,8 @@ def snap_file(path: Path, coordinates: Coordinates | None) -> SnappedPoints:
 
     Raises:
         NotFound: there is no such file.
-        InvalidRequest: ``read_points`` refuses the table; the graph has no coordinates, or they are of another system;
-            a point has no coordinates, two points have the same id, or there are no points.
+        InvalidRequest: ``read_points`` refuses the table; the graph has no coordinates, or coordinates of a different
+            system than the points; a point has no coordinates, two points have the same id, or there are no points.
     """
     return snap_table(read_points(path), None if coordinates is None else VertexFinder(coordinates))
 
@@ -132,7 +132,7 @@ def snap_table(
     """Take the points of a table, or of a request, to the vertices nearest to them.
 
     Args:
-        table: the points; if their system is None, they are taken to be in the system of the graph.
+        table: the points; if their system is None, the system of the graph is assumed.
         finder: finds the vertices of the graph; None if the graph has no coordinates.
         remedy: how a graph without coordinates can get them, for the message.
         field: the argument that holds the points, for errors.
@@ -180,7 +180,7 @@ def _names(table: PointTable) -> list[str] | None:
 
 
 def _ids(table: PointTable, names: list[str] | None, field: str) -> list[str]:
-    """Return different ids: the column of ids; without one, the names if all are different, else the row numbers."""
+    """Return distinct ids: the column of ids, or without it the names if they are distinct, else the row numbers."""
     if table.ids is None:
         if names is not None and all(names) and len(set(names)) == len(names):
             return names
@@ -197,11 +197,11 @@ def _ids(table: PointTable, names: list[str] | None, field: str) -> list[str]:
 
 
 def nearest_vertices(coordinates: Coordinates, x: Floats, y: Floats) -> tuple[Indices, Floats]:
-    """Return the vertex nearest to each point, and how far it is.
+    """Return the vertex nearest to each point, and its distance from the point.
 
     Args:
         coordinates: the coordinates of the vertices; vertices without coordinates are left out.
-        x, y: the points, in the same system, shape (k,).
+        x, y: the points, in the system of ``coordinates``, shape (k,).
 
     Returns:
         Vertex indices, shape (k,), and distances, shape (k,), in metres (great circles) or units of the plane.
@@ -218,7 +218,7 @@ def nearest_vertices(coordinates: Coordinates, x: Floats, y: Floats) -> tuple[In
 
 
 def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Return points as arrays; raise InvalidRequest unless all are finite and there are as many x as y."""
+    """Return points as arrays.  Raises InvalidRequest unless all coordinates are finite and x and y have one length."""
     arrays = []
     for name, values in (("x", x), ("y", y)):
         array = unmasked(name, values)
@@ -256,7 +256,7 @@ class VertexFinder:
         return unit_vectors(x, y) if self.geographic else np.stack([x, y], axis=-1)
 
     def nearest(self, x: Floats, y: Floats, count: int = 1) -> tuple[Indices, Floats]:
-        """Return the vertices nearest to each point, and how far they are, as :func:`nearest_vertices` does.
+        """Return the vertices nearest to each point and their distances, in the units of :func:`nearest_vertices`.
 
         Args:
             x, y: the points, shape (k,).
@@ -265,7 +265,7 @@ class VertexFinder:
         """
         if not len(self._known):
             raise InvalidRequest("no vertex has coordinates, so points have no nearest one", field="points")
-        with self._lock:  # so that only one thread makes the tree
+        with self._lock:  # so that only one thread builds the search tree
             tree = self._tree
         found, places = tree.query(self._placed(x, y), k=count)
         distances = arc_metres(found) if self.geographic else np.asarray(found, np.float64)

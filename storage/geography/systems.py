@@ -8,15 +8,16 @@ from typing import Any, Final
 
 from storage.geography.coordinates import LONLAT, PLANE
 
-#: Codes of longitude and latitude on WGS 84.
+#: Codes of systems whose coordinates are longitude and latitude on WGS 84.
 _DEGREES: Final = frozenset({"EPSG:4326", "EPSG:4979", "OGC:CRS84", "OGC:CRS84H"})
 _TOKEN: Final = re.compile(r'\s*+("(?:[^"]|"")*+"|[\w.+-]++|[\[\](),])')
 _PROJECTED: Final = frozenset({"PROJCS", "PROJCRS", "PROJECTEDCRS", "ProjectedCRS"})
 _ANGULAR: Final = frozenset({"GEOGCS", "GEOGCRS", "GEODCRS", "GEOGRAPHICCRS", "GEODETICCRS", "GeographicCRS"})
-#: Keywords of systems that contain another, as a compound system contains a horizontal one; the inner one is read.
+#: Keywords of systems that contain another system, as a compound system contains a horizontal one.  The inner system
+#: is read.
 _OUTER: Final = frozenset({"COMPD_CS", "COMPOUNDCRS", "BOUNDCRS", "SOURCECRS"})
-#: Names of projections whose units are not lengths on the ground, unless _NOT_STRETCHED matches, too.  In Web Mercator,
-#: the projection of most web maps, a metre on the ground at Helsinki is two units.
+#: Names of projections whose units are not lengths on the ground, unless the name matches _NOT_STRETCHED, too.  In Web
+#: Mercator, the projection of most web maps, a metre on the ground at Helsinki is two units.
 _STRETCHED: Final = re.compile(r"mercator|equirectangular|equidistant.?cylindrical|plate.?carr", re.IGNORECASE)
 _NOT_STRETCHED: Final = re.compile(r"transverse|oblique", re.IGNORECASE)
 
@@ -29,7 +30,7 @@ class ReferenceSystem:
         name: the code and the name, for messages.
         kind: ``lonlat`` (WGS 84) or ``plane``; None for longitudes and latitudes other than those of WGS 84, and for
             unknown systems.
-        metres: metres on the ground in one unit of a plane; None if that is not known, or differs from place to place.
+        metres: length of a unit of the plane on the ground in metres; None if it is unknown or varies between places.
     """
 
     name: str
@@ -59,7 +60,7 @@ def from_text(code: str, definition: str) -> ReferenceSystem:
 
     Args:
         code: authority and code, such as ``EPSG:3067``.
-        definition: well-known text, of the first or the second form.
+        definition: the definition in well-known text, version 1 or 2.
     """
     node = _parsed(definition)
     while node is not None and node.word in _OUTER:
@@ -113,7 +114,7 @@ def _number(text: str) -> float | None:
 
 
 def _parsed(text: str) -> _Node | None:
-    """Return the outermost keyword; None for text that is no well-known text."""
+    """Parse well-known text, and return its outermost keyword; None if ``text`` is no well-known text."""
     stack: list[_Node] = []
     word, at = "", 0
     while token := _TOKEN.match(text, at):

@@ -1,4 +1,4 @@
-"""Reads tables of points: CSV, Parquet, GeoParquet, GeoJSON and GeoPackage.  Names of columns say what these hold."""
+"""Reads tables of points: CSV, Parquet, GeoParquet, GeoJSON and GeoPackage.  Columns are recognized by their names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-#: Names of columns, in lower case, by what they hold.
+#: Usual names of columns, in lower case, by the kind of their content.
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("id", "node", "vertex", "node_id", "vertex_id", "osmid", "osm_id", "stop_id", "zone", "zone_id", "label"),
     "lon": ("lon", "lng", "long", "longitude", "stop_lon"),
@@ -37,7 +37,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 TABLES: Final = (".csv", ".tsv", ".parquet", ".geoparquet", ".geojson", GEOPACKAGE)
 #: A column of this name, which holds geometries as text, is left out: the columns of coordinates hold the same points.
 GEOMETRY: Final = "geometry"
-#: Up to this number, whole numbers are exact in float64, and no other whole number is rounded to one of them.
+#: Whole numbers up to this one are exact in float64, and larger whole numbers are never rounded to one of them.
 MAX_WHOLE: Final = 2**53 - 1
 _GEOGRAPHIC: Final = {("OGC", "CRS84"), ("EPSG", "4326"), ("EPSG", "4979")}
 
@@ -49,10 +49,10 @@ class PointTable:
     Attributes:
         path: the file; for the points of a request, a name for messages.
         ids: the ids as texts, shape (k,); None without a column of ids.
-        x, y: float64, shape (k,), NaN where they are missing.
+        x, y: coordinates, float64, shape (k,), NaN where they are missing.
         system: ``lonlat`` if the names of columns or the file say so, ``plane`` if the file says so; None if the
             columns are called x and y and nothing else is known.
-        columns: the further columns by name, in the order of the file; the column of names is called ``name`` here.
+        columns: all other columns by name, in the order of the file; the column of names is always called ``name``.
     """
 
     path: Path
@@ -63,7 +63,7 @@ class PointTable:
     columns: Mapping[str, npt.NDArray[Any]]
 
     def where(self, row: int) -> str:
-        """Return where a row is, for messages."""
+        """Return a text for messages that says where a row is in the file."""
         return _where(self.path, row)
 
 
@@ -102,7 +102,7 @@ def read_points(path: Path, *, first_is_id: bool = False) -> PointTable:
 
     Args:
         path: CSV, TSV, Parquet, GeoParquet, GeoJSON or GeoPackage.
-        first_is_id: whether the first column holds the ids if no column has a usual name of ids.
+        first_is_id: whether the first column is taken for the ids if no column has a usual name of ids.
 
     Raises:
         NotFound: there is no such file.
@@ -171,7 +171,11 @@ def _table(
 
 
 def _one(names: Sequence[str], kind: str) -> str | None:
-    """Return the name of the column of a kind, None if there is none; raise InvalidRequest if there are two."""
+    """Return the name of the column that holds ``kind``, such as ``lon``; None without such a column.
+
+    Raises:
+        InvalidRequest: two columns may hold it.
+    """
     usual = _NAMES[kind]
     found = {name: usual.index(word) for name in names if (word := name.strip().lower()) in usual}
     if kind in ("id", "name") and len(set(found.values())) == len(found):  # take the name that ``usual`` lists first
@@ -182,7 +186,7 @@ def _one(names: Sequence[str], kind: str) -> str | None:
 
 
 def _pair(names: Sequence[str]) -> tuple[str, str, str | None] | None:
-    """Return the columns of the coordinates, and their system if the names say it."""
+    """Return the names of the two columns of coordinates, and their system (None for x and y); None without columns."""
     for first, second, system in (("lon", "lat", LONLAT), ("x", "y", None)):
         x, y = _one(names, first), _one(names, second)
         if x is not None and y is not None:
@@ -191,7 +195,7 @@ def _pair(names: Sequence[str]) -> tuple[str, str, str | None] | None:
 
 
 def _header(path: Path) -> tuple[list[str], str]:
-    """Return the names of the columns of a text table, and what separates them.  Raises OSError, UnicodeDecodeError."""
+    """Return the names of the columns of a text table, and the separator.  Raises OSError, UnicodeDecodeError."""
     with path.open(encoding="utf-8-sig") as file:
         line = next((line for line in file if line.strip()), "")
     separator = _separator(line)
@@ -206,12 +210,12 @@ def _refuse_twins(path: Path, names: Sequence[str]) -> None:
 
 
 def _separator(line: str) -> str:
-    """Return what separates the columns of a table: the most frequent of tab, semicolon and comma."""
+    """Return the separator of the columns of a table: the most frequent of tab, semicolon and comma."""
     return max(",;\t", key=line.count)
 
 
 def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] | None]:
-    """Return a table without its geometry, and the coordinates of that geometry."""
+    """Return a table without its geometry column, and x, y and system of the geometry; None for a table without it."""
     import polars as pl
 
     ending = path.suffix.lower()
@@ -306,8 +310,8 @@ def _geojson(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None
 
 
 def _as_text(name: str, value: object) -> object:
-    """Return a number in a column of ids or names as text: if the column also holds a float, a whole number would
-    become a float.
+    """Return a number in a column of ids or names as text, and any other value unchanged.  Otherwise a whole number
+    would become a float if the column also holds a float.
     """
     called = name.strip().lower() in (*_NAMES["id"], *_NAMES["name"])
     return str(value) if called and isinstance(value, int | float) and not isinstance(value, bool) else value
@@ -345,11 +349,11 @@ def _texts(column: pl.Series) -> list[str]:
 
 
 def _column(column: pl.Series, *, text: bool) -> npt.NDArray[Any]:
-    """Return a further column as int64, float64 or text; missing values become NaN or empty texts.
+    """Return a column that holds no coordinates as int64, float64 or text; missing values become NaN or empty texts.
 
     Args:
         column: the column as it was read.
-        text: whether numbers are also returned as texts, as in a column of names.
+        text: whether all values become texts, numbers too, as in a column of names.
     """
     import polars as pl
 
@@ -368,12 +372,12 @@ def _column(column: pl.Series, *, text: bool) -> npt.NDArray[Any]:
 
 
 def beyond_floats(values: npt.NDArray[Any]) -> bool:
-    """Return whether some of ``values``, whole numbers, shape (k,), are too large to be exact as floats."""
+    """Return whether any of ``values`` (whole numbers, shape (k,)) is too large to be exact as a float."""
     return bool(((values > MAX_WHOLE) | (values < -MAX_WHOLE)).any())
 
 
 def _plain_numbers(column: pl.Series) -> pl.Series:
-    """Return a column of texts as numbers if no text changes by that, and else as it is: 007 is a code, not 7."""
+    """Return a column of texts as numbers if no text changes by that, else unchanged: 007 is a code, not 7."""
     import polars as pl
 
     whole = column.cast(pl.Int64(), strict=False)

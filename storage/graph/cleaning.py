@@ -19,9 +19,9 @@ from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 IntArray = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[np.generic]
 
-#: Up to this number, whole numbers are exact in float64, so rules that compute in float64 are exact as well.
+#: Whole numbers up to this one are exact in float64, so rules that compute in float64 are exact for them.
 EXACT = 2**53
-#: Up to this number of arcs, NumPy sorts them: that takes less time than importing scipy.sparse.
+#: Up to this number, arcs are sorted with NumPy, because that takes less time than importing scipy.sparse.
 FEW_ARCS = 1 << 18
 #: Number of entries per chunk in steps that need temporary arrays: an array for all entries would raise the peak memory
 #: of reading a graph.
@@ -36,19 +36,19 @@ _QUANTITY = re.compile(r"[^\W_][\w .+%-]{0,79}|_[^\W_][\w .+%-]{0,78}")
 
 
 def is_label(text: str) -> bool:
-    """Return whether a name is an int64 in its only accepted spelling, so that no two names mean the same number."""
+    """Return whether a name is an int64 in the only accepted spelling, so that no two names are the same number."""
     return _LABEL.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
 @dataclass
 class ArcList:
-    """Arcs to build a graph from; ``build_from`` empties the columns, so that none is held twice.
+    """Arcs to build a graph from.  ``build_from`` empties the columns, so that no column is in memory twice.
 
     Attributes:
-        tails, heads: int32 or int64, shape (entries,).
+        tails, heads: labels or indices of the ends, int32 or int64, shape (entries,).
         weights: int32, int64 or float64, shape (entries,), or None for an unweighted graph.
         quantities: further numbers of each arc by name, int32, int64 or float64, shape (entries,) each.
-        greatest: whether the parallel arc of the greatest weight is kept, not that of the smallest
+        greatest: which of parallel arcs is kept: that of the greatest weight if True, else that of the smallest
             (``Graph.parallel``).
     """
 
@@ -136,7 +136,7 @@ def _rank(column: AnyArray, labels: IntArray) -> npt.NDArray[np.int32]:
 
 
 def _look_up(column: AnyArray, low: int, table: npt.NDArray[np.int32] | None) -> AnyArray:
-    """Return ``column - low`` as int32; with a ``table``, for labels with gaps, return its entries at these places."""
+    """Return ``column - low`` as int32, or, for labels with gaps, the entries of ``table`` at these indices."""
     if table is None and low == 0 and column.dtype == np.int32:
         return column
     out = np.empty(len(column), np.int32)
@@ -155,7 +155,7 @@ def shift_to_index(arcs: ArcList, base: int, n: int) -> None:
         n: number of vertices.
 
     Raises:
-        InvalidGraph: a number is out of this range; the message names it.
+        InvalidGraph: a vertex number is outside ``base .. base + n - 1``; the message names it.
     """
     low, high = _extent((arcs.tails, arcs.heads))
     if low <= high and (low < base or high >= base + n):
@@ -189,11 +189,11 @@ def canonical_weights(weights: AnyArray) -> AnyArray:
 
 
 def _whole_numbers(weights: AnyArray) -> IntArray | None:
-    """Return floats as int64 if all are whole and at most 2**53, else None; each piece is checked within the cache."""
+    """Return floats as int64 if all are whole and at most 2**53, else None.  Chunks fit into the processor's cache."""
     out = np.empty(len(weights), np.int64)
     for first in range(0, len(weights), CACHED):
         piece, whole = weights[first : first + CACHED], out[first : first + CACHED]
-        with np.errstate(invalid="ignore"):  # NaN and infinity become an integer that differs from them
+        with np.errstate(invalid="ignore"):  # NaN and infinity become integers, so the comparison below finds them
             whole[:] = piece
         if not np.array_equal(whole, piece) or max(-int(whole.min()), int(whole.max())) > EXACT:
             return None
@@ -201,11 +201,11 @@ def _whole_numbers(weights: AnyArray) -> IntArray | None:
 
 
 def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
-    """Remove self loops and arcs of weight +inf; return how many of each were removed.
+    """Remove self loops and arcs of weight +inf; return the number of removed loops, and of removed arcs.
 
     Raises:
-        NegativeCycle: a self loop has a negative weight, and the smallest of parallel arcs is kept.
-        InvalidGraph: a weight is +inf, and the greatest of parallel arcs is kept, so that weights are no lengths.
+        NegativeCycle: a self loop has a negative weight, and weights are lengths (``arcs.greatest`` is False).
+        InvalidGraph: a weight is +inf, and weights are no lengths (``arcs.greatest`` is True).
     """
     keep = arcs.tails != arcs.heads
     loops = len(keep) - int(np.count_nonzero(keep))
@@ -249,9 +249,9 @@ def mirror(arcs: ArcList) -> None:
 def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, dict[str, AnyArray], int]:
     """Sort arcs that have quantities into rows and by head, and merge parallel arcs; empties ``arcs``.
 
-    Of parallel arcs, the one with the smallest weight is kept with its quantities (with ``arcs.greatest`` that with the
-    greatest).  Of parallel arcs with the same weight, the one whose first quantity is smallest is kept; if these are
-    equal, too, the second quantity decides, and so on.
+    Of parallel arcs, the arc with the smallest weight is kept with its quantities (with ``arcs.greatest`` the arc with
+    the greatest weight).  Among equal weights, the arc whose first quantity is smallest is kept; if these are equal,
+    too, the second quantity decides, and so on.
 
     Args:
         arcs: the arcs, whose ends are vertex indices.
@@ -261,7 +261,7 @@ def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32]
         ``indptr`` (shape (n + 1,)), heads, weights and quantities (shape (arcs,) each), and how many arcs were merged.
     """
     weights = np.ones(len(arcs.tails), np.int32) if arcs.weights is None else arcs.weights
-    key = -weights.astype(np.float64) if arcs.greatest else weights  # exact, as whole weights are at most 2**53
+    key = -weights.astype(np.float64) if arcs.greatest else weights  # exact: whole weights are at most 2**53
     order = np.lexsort((*reversed(arcs.quantities.values()), key, arcs.heads, arcs.tails))
     tails, heads = arcs.tails[order], arcs.heads[order].astype(np.int32, copy=False)
     first = np.ones(len(order), np.bool_)
@@ -275,7 +275,7 @@ def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32]
 
 
 def check_quantity_name(name: str) -> None:
-    """Raise InvalidRequest if a quantity cannot have this name: it names the folder of an array in a store."""
+    """Raise InvalidRequest if a quantity cannot have this name, because the name becomes a folder name in a store."""
     if not _QUANTITY.fullmatch(name) or name.endswith((" ", ".")):
         raise InvalidRequest(
             f"quantity {name[:80]!r} cannot name an array of a store: at most 80 letters, digits, blanks, _ - . + %, "
@@ -289,7 +289,7 @@ def given_quantities(given: Mapping[str, npt.ArrayLike] | None) -> dict[str, Any
 
     Raises:
         InvalidGraph: :func:`quantity_values` refuses the numbers.
-        InvalidRequest: a name cannot be that of an array, or ``given`` is no mapping of names to columns.
+        InvalidRequest: a name cannot be the name of an array, or ``given`` is no mapping of names to columns.
     """
     if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
         raise InvalidRequest(f"quantities must be columns by name, found {shown(given)}", field="quantities")
@@ -297,7 +297,7 @@ def given_quantities(given: Mapping[str, npt.ArrayLike] | None) -> dict[str, Any
 
 
 def quantity_values(name: str, values: npt.ArrayLike) -> AnyArray:
-    """Return the numbers of a quantity as int64 where all are whole, else as float64.
+    """Return the numbers of a quantity as int64 if all of them are whole, else as float64.
 
     Args:
         name: the name of the quantity, for messages.
@@ -305,7 +305,7 @@ def quantity_values(name: str, values: npt.ArrayLike) -> AnyArray:
 
     Raises:
         InvalidGraph: an entry is no number, is infinite, or is whole and beyond 2**53.
-        InvalidRequest: the name cannot be that of an array.
+        InvalidRequest: the name cannot be the name of an array in a store.
     """
     array = unmasked(name, values)
     check_quantity_name(name)
@@ -337,8 +337,8 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
     from scipy.sparse import coo_array
 
     rows = coo_array((weights, (arcs.tails, arcs.heads)), shape=(n, n))
-    # SciPy would add up parallel arcs.  This flag tells it that there are none, so that it leaves them for the code
-    # below, which keeps the best of them.
+    # SciPy would add up the weights of parallel arcs.  This flag claims that there are none, so that SciPy leaves them
+    # for the code below, which keeps the best of parallel arcs.
     rows.has_canonical_format = True
     arcs.tails = arcs.heads = np.zeros(0, np.int32)
     arcs.weights = None
@@ -355,7 +355,7 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
 
 
 def _sorted_rows(arcs: ArcList, weights: AnyArray, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray]:
-    """Sort few arcs into rows and by head; empties ``arcs``."""
+    """Sort arcs into rows and by head with NumPy, which is fast for few arcs; empties ``arcs``."""
     order = np.lexsort((arcs.heads, arcs.tails))
     indptr = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(arcs.tails, minlength=n), out=indptr[1:])
@@ -389,7 +389,7 @@ def _merge_parallel(
 
 
 def smallest_type(weights: AnyArray) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]:
-    """Return the weights as int32 or int64 if all are whole, which merging parallel arcs may have made them."""
+    """Return the weights as int32 or int64 if all are whole: merging parallel arcs may have removed all fractions."""
     weights = canonical_weights(weights)
     if weights.dtype == np.int64:
         low, high = _extent((weights,))

@@ -16,11 +16,11 @@ from storage.graph.vertex_table import Array, Indices, check_header, frame_in, n
 
 @dataclass(frozen=True, eq=False)
 class Demands:
-    """How much is to go from one vertex to another, for several pairs; a pair may occur more than once.
+    """Demands: for several pairs of vertices, how much is to go from one to the other.  A pair may occur repeatedly.
 
     Attributes:
         origins, destinations: vertex indices, int64, shape (demands,).
-        flows: float64, shape (demands,): finite, at least 0.
+        flows: how much is to go, float64, shape (demands,); finite, at least 0.
     """
 
     origins: Indices
@@ -44,7 +44,7 @@ def read_demands(path: str | Path, labels: Array, flow: str | None = None) -> De
 
     Raises:
         NotFound: the file, the column, or a vertex of the file does not exist.
-        InvalidRequest: the file is no such table, has no header, or a flow is negative or no finite number.
+        InvalidRequest: the file is no table of this form, has no header, or a flow is negative or no finite number.
     """
     check_given_paths(path=path)
     check_texts(flow=flow)

@@ -1,7 +1,7 @@
 """The validated graph: compressed sparse rows, vertex labels, and a receipt of what cleaning changed.
 
-Graphs are made by ``build_graph`` or ``build_from``.  They apply the rules that every reader shares (for parallel arcs,
-self loops, zeros and infinities) and make the canonical form on which digests, stores and engines rely.
+Graphs are made by ``build_graph`` or ``build_from``.  These functions apply the rules that every reader shares (for
+parallel arcs, self loops, zeros and infinities) and make the canonical form on which digests, stores and engines rely.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from storage.graph.inputs import ArcOptions, keeps_greatest, label_array, search
 from storage.graph.kept_quantities import load_quantities, save_quantities
 from storage.options import lists_options
 
-#: Newest version of the folder written by ``save_graph``.  A graph with quantities has version 3, because earlier
-#: readers would drop these.  A graph with terminals has version 2, because a reader of version 1 would let paths pass
-#: through them.  All other graphs have version 1.
+#: Newest version of the folder that ``save_graph`` writes.  A graph with quantities has version 3, because readers of
+#: version 2 would drop the quantities.  A graph with terminals has version 2, because a reader of version 1 would let
+#: paths pass through terminals.  All other graphs have version 1.
 FORM = 3
 
 IntArray = npt.NDArray[np.int64]
@@ -60,15 +60,15 @@ class Graph:
         labels: int64 or ``StringDType``, shape (n,), strictly ascending (numbers by value, names by code point).
         directed: False for an undirected graph, in which each arc has a reverse arc of the same weight.
         weighted: False when every arc weighs 1 because the file has no weights (distances are then hops).
-        terminals: how many vertices, the first ones, are terminals: paths may begin or end there, but not pass through.
-        coordinates: where the vertices are; None if that is not known.
-        unit: what the weights measure, such as ``min``; None if that is not known.
-        parallel: which of parallel arcs was kept, ``least`` or ``greatest``; the arcs do not show it.  Widest and most
-            reliable paths need the greatest.
+        terminals: the first ``terminals`` vertices are terminals: paths may begin or end there, but not pass through.
+        coordinates: the coordinates of the vertices; None if they are not known.
+        unit: the unit of the weights, such as ``min``; None if it is not known.
+        parallel: which of parallel arcs was kept, ``least`` or ``greatest``, which the arcs do not show.  Widest and
+            most reliable paths need the greatest.
         quantities: further numbers of every arc by name, such as tolls, int32, int64 or float64, shape (arcs,) each.
             They do not influence paths; on request they are summed along the shortest paths.
-        weight_column: the column of the file that the weights are; None if that is not known, or a formula made them.
-            It is shown where no unit is known, and is not part of the content.
+        weight_column: the name of the file's column of weights; None if it is not known, or a formula made the weights.
+            The name is shown if no unit is known; it is not part of the content (the digest).
     """
 
     indptr: IntArray
@@ -107,7 +107,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a reader found in a file, and what cleaning changed; shown by ``apsp inspect`` and ``POST /v1/graphs``."""
+    """What a reader found in a file, and what cleaning changed, as ``apsp inspect`` and ``POST /v1/graphs`` show it."""
 
     format: str
     compression: str | None
@@ -117,13 +117,13 @@ class Receipt:
     infinite_arcs: int
     weight_column: str | None
     notes: tuple[str, ...] = field(default=())
-    #: The formula over ``weight_column`` that made the weights; None without one.
+    #: The formula that made the weights from columns of the file; None if there was no formula.
     length_of: str | None = None
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many self loops, arcs (edges) merged into a parallel one, and arcs of weight +inf cleaning has removed."""
+    """Numbers of entries that cleaning removed: self loops, parallel arcs (or edges), and arcs of weight +inf."""
 
     self_loops: int
     parallel_arcs: int
@@ -193,17 +193,17 @@ def build_graph(
 def build_from(
     arcs: ArcList, *, labels: AnyArray | None, directed: bool, mirrored: bool = False, base: int = 0
 ) -> tuple[Graph, Counts]:
-    """Build a graph like ``build_graph``, but empty the columns: the peak memory is that of ``arcs`` and the result.
+    """Build a graph like ``build_graph``, but empty ``arcs``, so that memory holds only ``arcs`` and the result.
 
     Args:
         arcs: the columns, shape (entries,) each; empty afterwards.
-        labels: shape (n,), strictly ascending; None if the columns hold the labels themselves.
+        labels: the labels of the vertices, shape (n,), strictly ascending; None if the columns hold labels.
         directed: whether the graph is directed; if not, every entry also makes the reverse arc.
         mirrored: whether the entries of an undirected graph already hold both arcs of each edge.
-        base: the number that the columns use for the first of ``labels`` (1 in most file formats).
+        base: the number of the first vertex in the columns (1 in most file formats).
 
     Returns:
-        The graph, and what cleaning removed.
+        The graph, and the numbers of entries that cleaning removed.
 
     Raises:
         InvalidGraph, NegativeCycle: as in ``build_graph``.
@@ -233,9 +233,9 @@ def build_from(
 def graph_digest(graph: Graph) -> str:
     """Return ``sha256:<hex>`` of the content of a graph.
 
-    The content is n, direction, rows, heads, the values of weights, and labels; and if the graph has them, terminals,
-    coordinates, unit, and quantities in their order.  ``parallel`` counts if it is not ``least``.  Equal graphs have
-    equal digests, whatever file they came from and whatever integer type holds their weights.
+    The content is n, direction, rows, heads, the values of weights, and labels.  Terminals, coordinates, unit, and
+    quantities in their order belong to it if the graph has them, and ``parallel`` if it is not ``least``.  Equal graphs
+    have equal digests, whatever file they came from and whatever integer type holds their weights.
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"
@@ -265,7 +265,7 @@ def graph_digest(graph: Graph) -> str:
 
 
 def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
-    """Return the index of the vertex with label ``text``; raise NotFound, which names the range of the labels."""
+    """Return the index of the vertex with label ``text``.  Raises NotFound, whose message names the range of labels."""
     labels = graph_or_labels.labels if isinstance(graph_or_labels, Graph) else graph_or_labels
     if len(labels) == 0:
         raise NotFound(f"no vertex {text!s}: the graph has no vertices")
@@ -294,7 +294,7 @@ def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
 
     Args:
         graph: the graph.
-        receipt: the receipt of the graph's reader, stored in the same folder.
+        receipt: the record of what the reader of the graph found; it is stored in the same folder.
         folder: a path that does not exist; missing parents are made.
 
     Raises:

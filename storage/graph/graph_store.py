@@ -1,4 +1,6 @@
-"""Uploaded graphs: one folder per graph, named by a digest of its content, on the disk or also in an object store."""
+"""Uploaded graphs: one folder per graph, named by a digest of the content, on the disk and optionally in an object
+store.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ _ABOUT = "graph.json"
 
 
 class GraphStore:
-    """Graphs under ``root/graphs/ID``.
+    """Stores graphs in folders ``root/graphs/ID``.
 
     The id is the beginning of the content's SHA-256, so equal content is stored once, whatever files it came from.
 
     Args:
         root: a folder on the disk.
-        address: address in an object store; graphs are then stored under ``address/graphs/ID``, and ``root`` holds
-            copies.
+        address: address in an object store, or None.  With an address, graphs are stored under ``address/graphs/ID``,
+            and ``root`` holds copies.
     """
 
     def __init__(self, root: Path, address: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Converts the arrays and lists that callers give for tails, heads and labels to int64 or text arrays; finds names."""
+"""Converts arrays and lists of tails, heads and labels to int64 or text arrays, and finds labels similar to a name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray
 from storage.options import Option
 
-#: An unknown name is compared with at most this number of known names that begin with its first letter, and with as
-#: many that begin with the same letter in the other case.
+#: An unknown name is compared with at most this number of known names that begin with the same letter, and with as many
+#: that begin with its capital or small form.
 _COMPARED = 2_000
 
 
@@ -52,8 +52,8 @@ def _form(array: npt.NDArray[Any]) -> str:
 def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """Return an array in which Python's whole numbers have become int64, and Python's texts ``StringDType``.
 
-    NumPy alone would convert a list such as ``[1, 2**63]`` to floats, and leave the objects in an object array
-    unconverted.
+    Without this function, NumPy would convert a list such as ``[1, 2**63]`` to floats, and would not convert the
+    elements of an object array.
 
     Raises:
         InvalidGraph: a whole number is beyond int64, or numbers and texts are mixed.
@@ -99,7 +99,7 @@ def _as_int64(array: AnyArray, name: str) -> IntArray:
 
 
 def label_array(labels: npt.ArrayLike) -> AnyArray:
-    """Return the labels as int64 or ``StringDType``; they must ascend strictly."""
+    """Return labels, which must ascend strictly, as int64 or ``StringDType``."""
     array = _unboxed(labels, "labels")
     if array.dtype.kind == "u":
         array = _as_int64(array, "labels")
@@ -112,7 +112,7 @@ def label_array(labels: npt.ArrayLike) -> AnyArray:
 
 
 def search_text(labels: AnyArray, name: str) -> int:
-    """Return the position of the first of ascending names that is not below ``name``.
+    """Return the position of the first of the ascending ``labels`` that is not below ``name``, by binary search.
 
     ``numpy.searchsorted`` fails on some arrays of ``StringDType`` with a MemoryError.
     """
@@ -127,8 +127,8 @@ def search_text(labels: AnyArray, name: str) -> int:
 
 
 def similar_label(labels: AnyArray, name: str) -> str | None:
-    """Return the label that is most similar to ``name``, among some that begin with the same character; None if none is
-    similar.  Capital and small letters count as equal.
+    """Return the label that is most similar to ``name``; None if no label is similar.  Some labels that begin with the
+    same character are compared.  Capital and small letters count as equal.
     """
     alike: dict[str, str] = {}
     for begin in dict.fromkeys((name[:1], name[:1].upper(), name[:1].lower()) if name else ()):

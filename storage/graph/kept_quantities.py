@@ -1,4 +1,4 @@
-"""Keeps the quantities of a graph in the folder of ``save_graph``: one array for each, with a checksum."""
+"""Saves the quantities of a graph in the folder of ``save_graph``: an array file with a checksum for each quantity."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ def save_quantities(quantities: Mapping[str, AnyArray], folder: Path) -> list[di
 
 
 def load_quantities(kept: Sequence[Mapping[str, Any]], folder: Path, arcs: int) -> dict[str, AnyArray]:
-    """Return the quantities by name in their order, memory-mapped; every byte is read once, to compare the checksums.
+    """Return the quantities by name, in the order in which they were saved, memory-mapped.  Every byte is read once, to
+    compare the checksums.
 
     Args:
         kept: what :func:`save_quantities` returned.
         folder: the folder that holds the files.
-        arcs: the number of arcs, and so of the numbers of each quantity.
+        arcs: the number of arcs, which is the length of each array.
 
     Raises:
         StorageFailed: a file is damaged or truncated, or belongs to another graph.

@@ -24,7 +24,7 @@ from storage.readers import ReadLimits, read_arcs
 from storage.readers.lines import line_of
 
 Indices = npt.NDArray[np.int64]
-#: Formats whose entries are table rows; errors name the row, because the file has no lines.
+#: Formats whose entries are rows of a table; errors name the row, because such a file has no lines.
 _ROWS: Final = frozenset({"parquet", "gpkg"})
 #: Formats that are not text; errors name the number of the entry.
 _BINARY: Final = frozenset({"npz", "npy"})
@@ -38,8 +38,9 @@ class ArcWeights:
         tails, heads: labels, int64 or text, shape (entries,).
         weights: numbers, shape (entries,); +inf closes an arc.
         mirrored: whether an undirected list holds both arcs of each edge.
-        both: whether the second half of the entries repeats the first half with tails and heads exchanged.
-        where: returns the place of an entry, such as ``roads.csv, line 7``, from its number and the two labels.
+        both: whether the second half of the entries is the first half with tails and heads exchanged.
+        where: returns the place of an entry in the file, such as ``roads.csv, line 7``, from the number and the labels
+            of the entry.
     """
 
     tails: AnyArray
@@ -57,7 +58,7 @@ class NewGraph:
     Attributes:
         graph: the graph with the new weights, without the closed arcs.
         closed: the closed arcs, as ``tail * n + head``, ascending.
-        changed: the arcs whose weights differ from their earlier weights, also as ``tail * n + head``, ascending.
+        changed: the arcs whose weights differ from those before the change, as ``tail * n + head``, ascending.
         known: the number of arcs before any was closed.
     """
 
@@ -76,7 +77,7 @@ def arc_weights(tails: npt.ArrayLike, heads: npt.ArrayLike, weights: npt.ArrayLi
 
     Raises:
         InvalidRequest: the arrays have different lengths.
-        InvalidGraph: they do not hold labels and numbers.
+        InvalidGraph: an array does not hold labels or numbers.
     """
     ends = [_names(unmasked(side, column)) for side, column in (("tails", tails), ("heads", heads))]
     values = unmasked("weights", weights)
@@ -90,7 +91,7 @@ def arc_weights(tails: npt.ArrayLike, heads: npt.ArrayLike, weights: npt.ArrayLi
 def _names(array: npt.NDArray[Any]) -> AnyArray:
     wraps = (
         array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63
-    )  # labels are int64, so a number beyond that is no label
+    )  # labels are int64, so a number beyond int64 is no label
     if (array.dtype.kind in "iu" and not wraps) or not array.size:
         return array.astype(np.int64)
     return as_texts(array, "arcs")
@@ -102,9 +103,9 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
     Args:
         path: the file.
         reading: options as for ``storage.readers.read_graph``.
-        directed: whether the stored graph is directed.  If it is undirected, an entry counts for the edge in both
-            directions.  If it is directed, an entry of a directed file counts for one arc, and an entry of an
-            undirected file for both.
+        directed: whether the stored graph is directed.  If not, an entry sets the weight of an edge in both directions.
+            If it is, an entry of a directed file sets the weight of one arc, and an entry of an undirected file those
+            of both arcs.
 
     Raises:
         InvalidRequest: the file has no weights; its arcs cannot be matched with those of another file; or ``reading``
@@ -154,19 +155,19 @@ def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: boo
 
     Args:
         graph: the graph.
-        closed: its closed arcs, as ``tail * n + head``, ascending.
-        given: the weights.
-        changed: whether only the changed weights are given, so that other arcs keep theirs; otherwise every arc that is
-            not closed must be given.
+        closed: the closed arcs of the graph, as ``tail * n + head``, ascending.
+        given: the new weights.
+        changed: whether only changed weights are given, so that all other arcs keep their weights; otherwise every arc
+            that is not closed must be given.
 
     Returns:
-        The graph with the new weights.  It does not depend on the earlier weights, except where arcs keep them.
+        The graph with the new weights.  It depends on the old weights only where arcs keep them.
 
     Raises:
         NotFound: an arc is given that the graph does not have, or an arc that must be given is missing.
         InvalidGraph: a weight is no length, or an edge has two weights.
-        InvalidRequest: an arc is negative, and the graph has terminals.
-        NegativeCycle: a loop is negative.
+        InvalidRequest: a weight is negative, and the graph has terminals.
+        NegativeCycle: the weight of a loop is negative.
     """
     n = graph.n
     open_arcs = np.repeat(np.arange(n), np.diff(graph.indptr)) * n + graph.heads
@@ -194,7 +195,7 @@ def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: boo
     if graph.terminals and new.arcs and new.weights.min() < 0:
         raise InvalidRequest("a graph with terminals cannot have negative arcs", field="weights")
     unit = graph.unit if graph.weighted else None
-    # An arc that keeps its weight was selected among its parallel arcs when the graph was read, by ``graph.parallel``.
+    # Arcs that keep their weights were selected among parallel arcs by ``graph.parallel`` when the graph was read.
     parallel = graph.parallel if changed and graph.weighted else new.parallel
     new = replace(
         new, weighted=True, terminals=graph.terminals, coordinates=graph.coordinates, unit=unit, parallel=parallel
@@ -238,7 +239,9 @@ def _matched(graph: Graph, known: Indices, given: ArcWeights) -> tuple[Indices, 
 
 
 def _check_edges(graph: Graph, known: Indices, places: Indices, others: Indices, values: AnyArray) -> None:
-    """Raise if an edge is listed in one direction only, or with two weights; of parallel arcs the least counts."""
+    """Raise if an edge is listed in one direction only, or has different weights in its directions.  Of parallel arcs,
+    the least weight counts.
+    """
     there, listed = np.full(len(known), np.inf), np.zeros(len(known), np.bool_)
     np.minimum.at(there, places, values)
     listed[places] = True
@@ -252,7 +255,7 @@ def _check_edges(graph: Graph, known: Indices, places: Indices, others: Indices,
 
 
 def _indices(labels: AnyArray, names: AnyArray) -> Indices:
-    """Return the index of the vertex that each name labels; -1 where there is none."""
+    """Return, for each name, the index of the vertex with this label; -1 if there is none."""
     if labels.dtype.kind in "iu":
         if names.dtype.kind not in "iu":
             names, text = np.empty(len(names), np.int64), names

@@ -1,4 +1,4 @@
-"""A clean directed graph from rows that are sorted already, without the sorting of ``build_graph``."""
+"""Builds a clean directed graph from rows that are already sorted, without the sorting of ``build_graph``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def build_from_rows(indptr: IntArray, heads: npt.NDArray[np.int32], weights: Any
     The graph may share the memory of ``indptr`` and ``heads``.
 
     Args:
-        indptr: shape (n + 1,): where the entries of each row begin.
-        heads: shape (entries,), in range, strictly ascending within each row.
+        indptr: offset of the first entry of each row, and at last the number of entries, shape (n + 1,).
+        heads: vertex indices, shape (entries,), from 0 to n - 1, strictly ascending within each row.
         weights: float64, shape (entries,); None if every arc weighs 1.
 
     Raises:

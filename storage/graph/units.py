@@ -1,15 +1,15 @@
-"""Names what distances measure, in words and in the metadata of exported tables, for formats that have metadata."""
+"""Names the unit of distances, in words and in the metadata of exported tables."""
 
 from __future__ import annotations
 
 
 def said_unit(stored: object) -> str | None:
-    """Return the unit that the user gave for the weights, from what a store says; None if there is none."""
+    """Return the unit that the user gave for the weights, from the ``unit`` of a store; None if the user gave none."""
     return None if stored in (None, "weight", "hops") else str(stored)
 
 
 def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> str:
-    """Return what distances measure; pages, pictures and the command line show it behind numbers.
+    """Return the text that pages, pictures and the command line show after distances, to say what they measure.
 
     Args:
         unit: the unit of the weights; None if it is not known.
@@ -18,8 +18,8 @@ def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> 
         weighted: whether the arcs have weights; if not, distances count arcs.
 
     Returns:
-        The unit or the name of the column; empty if neither is known.  A column without a header has a number for a
-        name, which says nothing.
+        The unit or the name of the column; empty if neither is known.  A number is not shown as a name: it stands for a
+        column without a header.
     """
     if not weighted:
         return "arcs"
@@ -27,7 +27,7 @@ def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> 
 
 
 def measured_words(unit: str | None, shown: str) -> str:
-    """Return ``in min``, or ``(length_m)`` where no unit is known; empty where nothing is.
+    """Return ``in min`` if the unit is known, else the column as ``(length_m)``; empty if neither is known.
 
     Args:
         unit: the unit of the weights; None if it is not known.
@@ -40,7 +40,7 @@ def unit_metadata(unit: str | None, measured: str = "distance") -> dict[str, str
     """Return the metadata of a Parquet file, or the members of a document, that name a unit.
 
     Args:
-        unit: what the numbers measure; None if that is not known.
-        measured: the column with the numbers, ``distance`` or ``value``.
+        unit: the unit of the numbers; None if it is not known.
+        measured: name of the column with the numbers, ``distance`` or ``value``.
     """
     return {f"{measured}_unit": unit} if unit else {}

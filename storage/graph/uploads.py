@@ -1,4 +1,7 @@
-"""Stores raw uploads in temporary files until they are read.  The API process uses it, so it does not import NumPy."""
+"""Stores raw uploads in temporary files until they are read.
+
+The API process imports this module, so it does not import NumPy.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class Uploads:
         """Make an empty file whose name ends like ``filename``, because readers use the ending to detect formats.
 
         Raises:
-            DoesNotFit: the client announced ``size`` bytes, and the disk has fewer free.
+            DoesNotFit: the client announced ``size`` bytes, more than are free on the disk.
         """
         free = shutil.disk_usage(self._folder).free
         if size is not None and size > free:

@@ -33,7 +33,7 @@ class Tabular:
     """Base of results that can be returned as data frames of several kinds, and written to a file.
 
     Attributes:
-        unit: what the distances measure; None if that is not known.
+        unit: the unit of the distances; None if it is not known.
     """
 
     unit: str | None = None
@@ -75,7 +75,7 @@ def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], nam
     Args:
         labels: the labels of all vertices, shape (n,).
         vertices: the vertex index of each row, shape (rows,); the first column, ``vertex``.
-        columns: the further columns by name, each of shape (rows,); NaN stands for a missing value.
+        columns: all other columns by name, each of shape (rows,); NaN stands for a missing value.
         named: the names of the columns that hold vertex indices, in which -1 stands for a missing vertex.
     """
     import polars as pl
@@ -124,7 +124,7 @@ def check_table(path: Path, *, overwrite: bool) -> None:
 
     Args:
         path: the file.
-        overwrite: whether the file may exist already.
+        overwrite: whether an existing file may be replaced.
 
     Raises:
         InvalidRequest: the ending is none of ``ENDINGS``.
@@ -176,7 +176,7 @@ def _write(frame: pl.DataFrame, path: Path, part: Path, unit: str | None) -> Non
 
 
 def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) -> dict[str, npt.NDArray[np.float64]]:
-    """Read numbers of vertices: the first column names vertices, and each further column holds a number for each.
+    """Read numbers of vertices from a table: the first column names vertices, and all other columns hold numbers.
 
     Args:
         path: a CSV file with a header, or a Parquet file.
@@ -188,7 +188,8 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
 
     Raises:
         NotFound: the file, a column, or a vertex of the file does not exist.
-        InvalidRequest: the file is no such table, has no header, names a vertex twice, or an entry is no finite number.
+        InvalidRequest: the file is no table of this form, has no header, names a vertex twice, or holds a number that
+            is not finite.
     """
     frame = frame_in(path)
     names = frame.columns
@@ -209,7 +210,7 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
 
 
 def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
-    """Return the table of a file; columns of CSV are texts.  Errors name ``field``.
+    """Return the table in a file.  All columns of a CSV file are texts.  Errors name the argument ``field``.
 
     Raises:
         NotFound: the file cannot be opened.
@@ -233,11 +234,11 @@ def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
 
 
 def check_header(path: Path, names: list[str], labels: Array, field: str) -> None:
-    """Refuse a CSV file without a header: its first row would be read as the header.
+    """Refuse a CSV file without a header, because its first row would be read as the header.
 
     Args:
         path: the file.
-        names: the names of its columns, from its first line.
+        names: the names of the columns, from the first line of the file.
         labels: the labels of the vertices.
         field: the option that named the file.
     """
@@ -264,12 +265,12 @@ def is_number(text: str) -> bool:
 
 
 def place_in(path: Path, row: int) -> str:
-    """Return the place of a row for messages."""
+    """Return a text for messages that says where a row is in the file."""
     return f"{path}, {place_of(path, row)}"
 
 
 def vertices_of(path: Path, column: pl.Series, labels: Array) -> Indices:
-    """Return the index of the vertex that each entry of a column names; raise NotFound with the line of an unknown
+    """Return the index of the vertex that each entry of a column names.  Raises NotFound, with the line, for an unknown
     name.
     """
     import polars as pl
@@ -290,7 +291,7 @@ def vertices_of(path: Path, column: pl.Series, labels: Array) -> Indices:
 
 
 def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
-    """Return the index of the vertex that each entry of a column names; raise if a vertex is named twice."""
+    """Return the index of the vertex that each entry of a column names.  Raises InvalidRequest for a repeated name."""
     found = vertices_of(path, column, labels)
     order = np.argsort(found, kind="stable")
     twice = np.flatnonzero(np.diff(found[order]) == 0)
@@ -302,7 +303,7 @@ def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
 
 
 def numbers_in(path: Path, column: pl.Series, field: str = "opportunities") -> npt.NDArray[np.float64]:
-    """Return the numbers of a column; raise InvalidRequest, which names ``field``, for an entry that is no number."""
+    """Return a column as floats.  Raises InvalidRequest, which names ``field``, if an entry is no number."""
     import polars as pl
 
     text = column.dtype == pl.String()

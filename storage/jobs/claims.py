@@ -1,9 +1,9 @@
-"""Claims of runners on jobs: leases with a fence, and what happens to a job whose runner is lost.
+"""Claims of runners on jobs: leases with a fencing token, and what happens to a job whose runner is lost.
 
 A claim increases ``attempt`` and ``fence``.  Every later change of a running job names the fence of its claim, so a
-runner can change nothing once another runner has claimed its job.  A working runner keeps increasing ``beat``.  Other
-processes decide by their own monotonic clocks whether a beat is overdue (``service.runner.leases``), so clocks of
-different machines are never compared.
+runner can change nothing once another runner has claimed the job.  A working runner keeps increasing ``beat``, its
+heartbeat counter.  Other processes decide by their own monotonic clocks whether a beat is overdue
+(``service.runner.leases``), so clocks of different machines are never compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from storage.jobs.schema import (
 
 #: A job fails after this many attempts whose runners were lost.
 MAX_ATTEMPTS: Final = 3
-#: A running job's id, the fence of its claim and its beat.
+#: The id of a running job, the fence of its claim and its heartbeat counter.
 Beat = tuple[str, int, int]
 
 
@@ -51,12 +51,13 @@ class Claims:
     def claim(self, runner: str, *, cuda: bool = True, most: tuple[float, int] | None = None) -> JobRecord | None:
         """Claim the next accepted job, atomically; None when there is none.  Increases attempt and fence by one.
 
-        Jobs of the highest priority come first; among equals, owners alternate; jobs of one owner come in order.
+        Jobs of the highest priority come first.  Within a priority, owners alternate, and jobs of an owner come in the
+        order of submission.
 
         Args:
             runner: name of the runner.
-            cuda: whether it has a GPU; if not, jobs that need one are skipped.
-            most: seconds and bytes; jobs that were predicted to need more, or whose need is not known, are skipped.
+            cuda: whether the runner has a GPU; if not, jobs that need a GPU are skipped.
+            most: limits in seconds and bytes; jobs with greater predictions, or without predictions, are skipped.
         """
         if not self.waits(cuda=cuda, most=most):
             return None  # idle runners call this often, and should not take the write lock each time
@@ -81,24 +82,24 @@ class Claims:
 
         Args:
             claimed: the job as it was claimed.
-            phase: its phase now.
+            phase: the present phase of the job.
             progress: the progress of the whole job.
 
         Returns:
-            Whether its cancellation was asked for; None if the claim was lost.
+            Whether cancellation of the job was asked for; None if the claim was lost.
         """
         change = changed(phase=phase, progress=asdict(progress), heartbeat=time.time(), beat=jobs.c.beat + 1)
         with self._database.transaction("progress") as connection:
             return connection.execute(change.where(*_held(claimed)).returning(jobs.c.cancel)).scalar_one_or_none()
 
     def beat(self, claimed: JobRecord) -> bool | None:
-        """Increase the beat of a running job; returns the same as :meth:`report`."""
+        """Increase the heartbeat counter of a running job; return whether to cancel it, None if the claim was lost."""
         change = update(jobs).where(*_held(claimed)).values(heartbeat=time.time(), beat=jobs.c.beat + 1)
         with self._database.transaction("progress") as connection:
             return connection.execute(change.returning(jobs.c.cancel)).scalar_one_or_none()
 
     def holds(self, claimed: JobRecord) -> bool | None:
-        """Return the same as :meth:`report`, but write nothing."""
+        """Return whether cancellation of the job was asked for; None if the claim was lost.  Writes nothing."""
         with self._database.transaction("read") as connection:
             return connection.execute(select(jobs.c.cancel).where(*_held(claimed))).scalar_one_or_none()
 
@@ -135,8 +136,8 @@ class Claims:
     def release(self, claimed: JobRecord, *, predicted: bool = True) -> bool:
         """Put a running job back into the queue; the attempt does not count.
 
-        This is called when the runner stops, or leaves the job to another runner.  With ``predicted=False`` the job's
-        prediction is removed, so that no short runner takes the job again.
+        This is called when the runner stops, or leaves the job to another runner.  With ``predicted=False`` the
+        predictions of the job are removed, so that no short runner takes the job again.
         """
         values: Json = {} if predicted else {"predicted_seconds": None, "predicted_memory": None}
         change = changed(
@@ -149,7 +150,7 @@ class Claims:
     # Jobs of lost runners
 
     def beats(self) -> list[Beat]:
-        """Return the beat of every running job; if it stays the same for long, the runner is lost."""
+        """Return the beat of every running job.  The runner is lost if its beat stays the same for long."""
         with self._database.transaction("read") as connection:
             rows = connection.execute(select(jobs.c.id, jobs.c.fence, jobs.c.beat).where(jobs.c.state == RUNNING))
             return [(row.id, row.fence, row.beat) for row in rows]
@@ -163,7 +164,7 @@ class Claims:
             max_attempts: number of attempts after which the job fails; before that it is accepted again.
 
         Returns:
-            The job as it is now; None if its beat has changed.
+            The job as it is now; None if its heartbeat counter has changed since then.
         """
         job_id, fence, beat = found
         same = (jobs.c.id == job_id, jobs.c.fence == fence, jobs.c.beat == beat)
@@ -179,7 +180,7 @@ class Claims:
             claimed: the job as it was claimed.
             reason: why the attempt ended, for the history of the job.
             max_attempts: the job fails after this many attempts.
-            error: the error of the job if it fails now; by default, the loss of its runner.
+            error: the error to store if the job fails; None for one that says that the runner was lost.
 
         Returns:
             The job as it is now; None if the claim was lost.
@@ -193,7 +194,7 @@ class Claims:
         Args:
             record: the job as it was read.
             reason: how the result was lost, for the history of the job.
-            most: the job fails if its result was lost this many times before.
+            most: the job fails if its result had already been lost this many times.
 
         Returns:
             The job as it is now; None if it has changed since ``record``.
@@ -244,19 +245,19 @@ class Claims:
     # Runners
 
     def announce(self, record: RunnerRecord) -> None:
-        """Store the state of a runner; it replaces that of the previous runner of the same slot."""
+        """Store the state of a runner; it replaces the state of the previous runner of the same slot."""
         with self._database.transaction("progress") as connection:
             self._database.one_at_a_time(connection, f"runner {record.slot}")
             connection.execute(delete(runners).where(runners.c.slot == record.slot))
             connection.execute(insert(runners).values(**asdict(record)))
 
     def withdraw(self, name: str) -> None:
-        """Remove the record of a runner that ends as it should."""
+        """Remove the record of a runner that ends normally."""
         with self._database.transaction("progress") as connection:
             connection.execute(delete(runners).where(runners.c.name == name))
 
     def list_runners(self) -> list[RunnerRecord]:
-        """Return the last record of each slot, by name of the slot."""
+        """Return the last record of each slot, sorted by the name of the slot."""
         with self._database.transaction("read") as connection:
             rows = connection.execute(select(runners).order_by(runners.c.slot))
             return [RunnerRecord(**row._mapping) for row in rows]
@@ -276,7 +277,7 @@ class Claims:
 
 
 def changed(**values: object) -> Any:
-    """Make an update of jobs that also increases their version and sets the time of the change."""
+    """Return an UPDATE statement for jobs, which also increases their version and sets the time of the change."""
     return update(jobs).values(updated=time.time(), version=jobs.c.version + 1, **values)
 
 

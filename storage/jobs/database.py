@@ -1,6 +1,6 @@
 """The database behind the job store: SQLite or PostgreSQL, selected by URL; transactions of three kinds; migrations.
 
-``durable`` transactions are on the disk when they return: for example, a job is accepted, or has ended. ``progress``
+``durable`` transactions, such as those that accept or end a job, are on the disk when they return. ``progress``
 transactions may be lost in a power cut.  ``read`` transactions take no lock.
 """
 
@@ -39,7 +39,7 @@ class Database:
         timeout: seconds to wait for a lock that another process holds.
 
     Raises:
-        InvalidRequest: the URL is none of these.
+        InvalidRequest: the URL has another form.
         DatabaseFailed: the database cannot be used.
     """
 
@@ -65,13 +65,13 @@ class Database:
             connection.execute(text("SELECT 1"))
 
     def transaction(self, kind: Kind) -> AbstractContextManager[Connection]:
-        """Begin a transaction; errors of the database become DatabaseFailed, except violated constraints
-        (IntegrityError).
+        """Begin a transaction, as a context manager.  Errors of the database become DatabaseFailed, except violated
+        constraints (IntegrityError).
         """
         return _Transaction(self._kinds[kind])
 
     def one_at_a_time(self, connection: Connection, name: str) -> None:
-        """Make other transactions that call this with the same name wait until this transaction ends."""
+        """Hold a lock called ``name`` until this transaction ends; other transactions that ask for it wait."""
         if not self.sqlite:  # SQLite allows only one writer in any case
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
 
@@ -84,7 +84,7 @@ class Database:
         if kind == "read":
             connection.exec_driver_sql("BEGIN")
             return
-        # Taking the write lock at once avoids the deadlock of two readers that both want to write.
+        # Taking the write lock first avoids the deadlock of two transactions that read and then want to write.
         connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if kind == 'progress' else 'FULL'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -108,7 +108,7 @@ def migrate(database: Database) -> None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Run the missing migrations; DatabaseFailed if the tables are newer than this program."""
+    """Run the missing migrations.  Raises DatabaseFailed if the tables are newer than this program."""
     command, config = importlib.import_module("alembic.command"), importlib.import_module("alembic.config")
     script = config.Config()
     script.set_main_option("script_location", str(_MIGRATIONS))
@@ -156,7 +156,7 @@ def _engine(url: URL, timeout: float) -> Engine:
 
 
 def _on_connect(timeout: float, connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # so that the driver does not execute BEGIN, which _on_begin does
+    connection.isolation_level = None  # so that the driver does not execute BEGIN: _on_begin does that
     connection.execute("PRAGMA foreign_keys=ON")
     deadline = time.monotonic() + timeout
     while True:

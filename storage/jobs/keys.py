@@ -40,19 +40,19 @@ class KeyRecord:
 
 
 class KeyStore:
-    """The keys in a database; safe to use from many threads.  All methods raise DatabaseFailed when it fails."""
+    """The keys in a database; safe to use from many threads.  Methods raise DatabaseFailed if the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @property
     def database(self) -> Database:
-        """The database itself, for the other stores in it."""
+        """The database of the keys, for other stores that use the same database."""
         return self._database
 
     def create(self, name: str, scopes: Sequence[str]) -> tuple[KeyRecord, str]:
-        """Make a key; return its record and the key itself, which is not stored.  Raises InvalidRequest for an unknown
-        scope.
+        """Make a key; return the record of the key, and the key itself, which is not stored.  Raises InvalidRequest for
+        an unknown scope.
         """
         wrong = [scope for scope in scopes if scope not in SCOPES]
         if wrong or not scopes:
@@ -100,14 +100,14 @@ class KeyStore:
     # Owners
 
     def job_owner(self, job_id: str) -> str | None:
-        """Return the owner of a job, even of a removed one; None if it has none or does not exist."""
+        """Return the owner of a job, even of a removed job; None if the job has no owner or does not exist."""
         with self._database.transaction("read") as connection:
             found: str | None = connection.execute(select(jobs.c.owner).where(jobs.c.id == job_id)).scalar_one_or_none()
         return found
 
     def own_graph(self, owner: str, record: GraphRecord) -> bool:
-        """Record that ``owner`` uploaded a graph, with facts and receipt of this upload; return False if that was
-        recorded before.
+        """Record that ``owner`` uploaded a graph, with facts and receipt of this upload.  Return False, and change
+        nothing, if an upload of this graph by ``owner`` is recorded already.
         """
         values = {"owner": owner, "graph": record.id, "name": record.name, "created": record.created}
         told = {"facts": record.facts, "receipt": record.receipt}
@@ -119,19 +119,19 @@ class KeyStore:
         return True
 
     def rename_graph(self, owner: str, graph_id: str, name: str) -> None:
-        """Give a graph another name for this owner."""
+        """Change the name that a graph has for ``owner``."""
         mine = (graph_owners.c.owner == owner, graph_owners.c.graph == graph_id)
         with self._database.transaction("durable") as connection:
             connection.execute(update(graph_owners).where(*mine).values(name=name))
 
     def owned_graph(self, owner: str, graph_id: str) -> GraphRecord | None:
-        """Return the graph as this owner uploaded it, even if it was removed; None if the owner did not upload it."""
+        """Return the graph with name and receipt of the owner's upload, even if removed; None without an upload."""
         with self._database.transaction("read") as connection:
             row = connection.execute(_owned(owner).where(graphs.c.id == graph_id)).one_or_none()
             return None if row is None else _as_uploaded(row)
 
     def disown_graph(self, owner: str, graph_id: str) -> bool:
-        """Delete the record that ``owner`` uploaded a graph; return whether the graph has no owner left."""
+        """Delete the record that ``owner`` uploaded a graph.  Return True if the graph has no owner any more."""
         mine = (graph_owners.c.owner == owner, graph_owners.c.graph == graph_id)
         with self._database.transaction("durable") as connection:
             connection.execute(delete(graph_owners).where(*mine))
@@ -145,7 +145,8 @@ class KeyStore:
 
         Args:
             limit: largest number of graphs to return.
-            owner: only graphs of this owner, as this owner uploaded them; None for all, as they were first uploaded.
+            owner: owner of the graphs, which are returned with the facts of this owner's upload; None for all graphs,
+                with the facts of their first upload.
             after: time of creation and id of the last graph seen, to continue a list.
         """
         query = (select(graphs) if owner is None else _owned(owner)).where(graphs.c.removed.is_(None))
@@ -169,7 +170,7 @@ def _owned(owner: str) -> Select[Any]:
 
 
 def _as_uploaded(row: Row[Any]) -> GraphRecord:
-    """Make the record of a graph with name, time, facts and receipt of this owner's upload, not of the first upload."""
+    """Return the record of a graph with name, time, facts and receipt of the owner's upload, not the first upload."""
     values = dict(row._mapping)
     own = {name: values.pop(f"own_{name}") for name in _OWN}
     if own["receipt"] is None:  # recorded by an older version, which kept only the receipt of the first upload

@@ -1,4 +1,4 @@
-"""Selects the results to be removed, and removes old rows from the job database."""
+"""Selects results that are due for removal, and removes old rows from the job database."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class ResultRetention:
     def overdue(self, before: float | None, most_bytes: int | None) -> list[str]:
         """Return the ids of jobs whose results should be removed.
 
-        These are jobs that ended before ``before``, in seconds since the epoch; and the jobs that ended earliest, as
-        long as all results together have more than ``most_bytes``.
+        These are, first, the jobs that ended before the time ``before`` (seconds since the epoch; None for no limit).
+        Second, if all results together have more than ``most_bytes``, these are the jobs that ended earliest, until the
+        remaining results fit.
         """
         query = select(jobs.c.id, jobs.c.finished, jobs.c.bytes).where(jobs.c.state.in_(OVER), jobs.c.removed.is_(None))
         with self._database.transaction("read") as connection:

@@ -1,6 +1,7 @@
 """The tables of the job database, and the records of their rows as plain data.  Independent of HTTP and algorithms.
 
-A change of a table here needs a migration under ``storage/jobs/migrations/versions``; a test compares the two.
+A change of a table here needs a migration under ``storage/jobs/migrations/versions``; a test compares these tables with
+the result of the migrations.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ graph_owners = Table(
 
 @dataclass(frozen=True)
 class GraphRecord:
-    """One uploaded graph; ``facts`` holds directed, weighted, integral, arcs and the range of the weights."""
+    """One uploaded graph.  ``facts`` are facts such as directed, weighted, integral, arcs and the range of the weights."""
 
     id: str
     digest: str
@@ -181,17 +182,17 @@ class JobRecord:
     """One job as stored; times are seconds since the epoch, ``error`` is ``{"code", "message", "details"}``.
 
     Attributes:
-        owner: the caller who submitted it; None where the service does not distinguish callers.
+        owner: the caller who submitted the job; None if the service does not distinguish callers.
         priority: jobs of higher priority are solved first.
-        place_in_queue: among jobs of equal priority, the one with the lowest number is solved first; numbers are given
-            such that owners alternate.
+        place_in_queue: among jobs of equal priority, the job with the lowest number is solved first; numbers are
+            assigned such that owners alternate.
         device: ``cuda`` for a job that only a runner with a GPU may claim, else ``any``.
         beat: number of heartbeats of the runner; version: number of changes of the job.
         options: the options as submitted; empty in lists of jobs.
         fingerprint: digest of graph, options and result format; jobs with equal fingerprints have equal results.
         bytes: size of the result; removed, removal: when and why the result was removed (``deleted``, ``expired``).
-        predicted_seconds, predicted_memory: what the job's plan predicted at submission, if it is a plan for processors
-            of one machine; None for other jobs.
+        predicted_seconds, predicted_memory: the job's seconds and bytes as planned at submission; None unless it is
+            planned for the processors of one machine.
     """
 
     id: str
@@ -230,13 +231,13 @@ class JobRecord:
 
     @property
     def open(self) -> bool:
-        """Whether the job may still change by itself."""
+        """Whether the job waits or runs, so that it may still change without a request."""
         return self.state in OPEN
 
 
 @dataclass(frozen=True)
 class RunnerRecord:
-    """A slot in which jobs are solved: ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why it is sick.
+    """The runner of a slot.  ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why the runner is sick.
 
     ``figures`` are numbers that the runner reports about itself, for metrics.
     """
@@ -252,10 +253,10 @@ class RunnerRecord:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job to be submitted; for fields of the same name see :class:`JobRecord`.
+    """A job to be submitted; :class:`JobRecord` describes the fields that both classes have.
 
-    ``key`` and ``digest`` are the Idempotency-Key of the request and the digest of the request; ``most_of_owner`` and
-    ``most`` limit the open jobs of the owner and of all.
+    ``key`` is the Idempotency-Key of the request, and ``digest`` the digest of the request.  ``most_of_owner`` limits the
+    open jobs of the owner, and ``most`` the open jobs of all owners.
     """
 
     graph: str
@@ -285,7 +286,7 @@ LISTED: Final = tuple(column for column in jobs.c if column is not jobs.c.option
 
 
 def job_of(row: Row[Any]) -> JobRecord:
-    """Make a record from a row of ``jobs``; without options if they were not selected."""
+    """Return a row of the table ``jobs`` as a record.  Its options are empty if they were not selected."""
     values = {"options": {}, **row._mapping}
     values["place_in_queue"] = values.pop(jobs.c.place_in_queue.name)
     return JobRecord(**{**values, "progress": Progress(**values["progress"])})

@@ -1,4 +1,4 @@
-"""Finds jobs for people by state and words; lists of waiting jobs have the order in which the jobs will be claimed."""
+"""Finds jobs by state and words, for people.  Waiting jobs are listed in the order in which they will be claimed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class JobFilter:
     """The conditions that listed jobs fulfil.
 
     Attributes:
-        states: their states; empty for all states.
-        owner: their owner; None for all owners.
-        words: part of the name of the job or of its graph, or of the id of either, in any case; empty for all.
+        states: states of the jobs; empty for all states.
+        owner: owner of the jobs; None for all owners.
+        words: a text that is part of the name or id of the job or of its graph, in any case; empty for all jobs.
     """
 
     states: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class JobFilter:
             return column.icontains(self.words, autoescape=True)
 
         called: Select[tuple[str]] = select(graphs.c.id).where(holds(graphs.c.name))
-        if self.owner is not None:  # a graph may have another name for each owner
+        if self.owner is not None:  # a graph may have a different name for each owner
             mine = graph_owners.c.owner == self.owner
             called = select(graph_owners.c.graph).where(mine, holds(graph_owners.c.name))
         return or_(holds(jobs.c.name), holds(jobs.c.id), holds(jobs.c.graph), jobs.c.graph.in_(called))
@@ -56,13 +56,13 @@ class JobSearch:
     _database: Database
 
     def find_jobs(self, wanted: JobFilter, limit: int, before: str | None = None) -> list[JobRecord]:
-        """Return jobs without their options, the newest first; if only waiting jobs are wanted, in the order of the
-        queue.
+        """Return jobs without their options, the newest first.  If only waiting jobs are wanted, they are in the order of
+        the queue.
 
         Args:
-            wanted: which jobs.
+            wanted: conditions that the jobs fulfil.
             limit: largest number of jobs to return.
-            before: only jobs older than the one with this id, to continue a list.
+            before: only jobs older than the job with this id, to continue a list.
         """
         query = select(*LISTED).where(*wanted.conditions())
         if before is not None:
@@ -73,13 +73,13 @@ class JobSearch:
             return [job_of(row) for row in connection.execute(query.limit(limit))]
 
     def count_jobs(self, wanted: JobFilter) -> int:
-        """Return how many jobs fulfil the conditions."""
+        """Return how many jobs fulfil the conditions of ``wanted``."""
         query = select(func.count()).select_from(jobs).where(*wanted.conditions())
         with self._database.transaction("read") as connection:
             return int(connection.execute(query).scalar_one())
 
     def queue_position(self, record: JobRecord) -> int:
-        """Count the accepted jobs that will be claimed before this one."""
+        """Return the number of accepted jobs that will be claimed before the job ``record``."""
         same = jobs.c.priority == record.priority
         before = or_(
             jobs.c.priority > record.priority,

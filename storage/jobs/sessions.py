@@ -1,6 +1,6 @@
-"""Sessions of people who signed in on the page with a key: each has a random token, of which only the digest is kept.
+"""Sessions of people who logged in on the dashboard with a key.  Only the digest of a session's random token is stored.
 
-A session has the scopes of its key.  It ends when the key is revoked, when it expires, or when its holder signs out.
+A session has the scopes of its key.  It ends when the key is revoked, when it expires, or when its holder logs out.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from storage.jobs.schema import keys, sessions
 
 
 class SessionStore:
-    """The sessions in a database; safe to use from many threads.  All methods raise DatabaseFailed if that fails."""
+    """The sessions in a database; safe to use from many threads.  Methods raise DatabaseFailed if the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def open(self, key_id: str, seconds: float) -> str:
-        """Open a session of a key, which lasts ``seconds``, and return its token; also delete expired sessions."""
+        """Open a session that lasts ``seconds``, and return the token of the session.  Also delete expired sessions."""
         token, now = secrets.token_urlsafe(32), time.time()
         values = {"digest": _digest(token), "key": key_id, "created": now, "expires": now + seconds}
         with self._database.transaction("durable") as connection:
@@ -32,7 +32,7 @@ class SessionStore:
         return token
 
     def find(self, token: str) -> KeyRecord | None:
-        """Return the key of an open session, if the key is still valid; None for any other text."""
+        """Return the key of the session with this token; None if there is no open session or the key was revoked."""
         wanted = (sessions.c.digest == _digest(token), sessions.c.expires > time.time(), keys.c.revoked.is_(None))
         query = select(keys).join(sessions, sessions.c.key == keys.c.id).where(*wanted)
         with self._database.transaction("read") as connection:

@@ -1,7 +1,8 @@
 """The authoritative record of graphs and jobs: SQL tables behind one class, on SQLite or PostgreSQL.
 
 A change that callers rely on (a job is accepted, a job has ended, a result is removed) is on the disk when the method
-returns; progress is not.  This module does not depend on HTTP or algorithms: options, plans and errors are JSON here.
+returns; the progress of a job may not be.  This module does not depend on HTTP or algorithms: options, plans and errors
+are JSON here.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
 
     @property
     def database(self) -> Database:
-        """The database itself, for the other stores in it."""
+        """The database of the jobs, for other stores that use the same database."""
         return self._database
 
     def close(self) -> None:
@@ -76,8 +77,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
     # Graphs
 
     def add_graph(self, record: GraphRecord) -> tuple[GraphRecord, bool]:
-        """Record a graph unless a graph of equal content is recorded; return the record, and whether it is new or had
-        been removed.
+        """Record a graph unless a graph of equal content is recorded.  Return the record of the graph, and whether it is
+        new or had been removed before.
         """
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"graph {record.digest}")
@@ -93,18 +94,18 @@ class JobStore(Claims, JobSearch, ResultRetention):
             return GraphRecord(**connection.execute(change).one()._mapping), True
 
     def graph(self, graph_id: str) -> GraphRecord:
-        """Return the graph of this id.  Raises NotFound if there is none, Gone if it was deleted."""
+        """Return the graph with this id.  Raises NotFound if there is no such graph, Gone if it was deleted."""
         with self._database.transaction("read") as connection:
             return _graph(connection, graph_id)
 
     def rename_graph(self, graph_id: str, name: str) -> None:
-        """Give a graph another name."""
+        """Change the name of a graph."""
         with self._database.transaction("durable") as connection:
             connection.execute(update(graphs).where(graphs.c.id == graph_id).values(name=name))
 
     def list_graphs(self, limit: int, after: float | None = None) -> list[GraphRecord]:
-        """Return the newest ``limit`` graphs, newest first; with ``after``, only graphs older than that time of
-        creation.
+        """Return the newest ``limit`` graphs, newest first.  With ``after``, only graphs that were created before this time
+        are returned, to continue a list.
         """
         query = select(graphs).where(graphs.c.removed.is_(None))
         if after is not None:
@@ -131,7 +132,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
     # Jobs
 
     def create(self, graph_id: str, options: Json, plan: Json, name: str | None = None) -> JobRecord:
-        """Accept a job without owner, limits or idempotency key; see :meth:`submit`.
+        """Accept a job without owner, limits or idempotency key, as :meth:`submit` does.
 
         Args:
             graph_id: the graph to solve.
@@ -141,11 +142,11 @@ class JobStore(Claims, JobSearch, ResultRetention):
         return self.submit(Submission(graph_id, options, plan, name))[0]
 
     def submit(self, asked: Submission) -> tuple[JobRecord, bool]:
-        """Accept a job durably; return it, and whether it is new.  It is not if the request was sent before.
+        """Accept a job durably.  Return the job and True, or, if the same request was sent before, the earlier job and False.
 
         Raises:
             NotFound, Gone: the graph does not exist, or was removed.
-            KeyReused: the idempotency key was used for something else.
+            KeyReused: the idempotency key was used for a different request.
             TooManyJobs: the limit of open jobs, of the owner or of all, is reached.
         """
         now, owner = time.time(), asked.owner or ""
@@ -169,7 +170,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
             return record, True
 
     def replay(self, owner: str | None, key: str, digest: str) -> JobRecord | None:
-        """Return the job that was submitted with an idempotency key; None if there is none.
+        """Return the job that was submitted with an idempotency key; None if there is no such job.
 
         Args:
             owner: the caller; keys of different owners are independent.
@@ -186,8 +187,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
         """Record that an idempotency key stands for a job that already exists.
 
         Args:
-            owner, key, digest: as in :meth:`replay`.
-            job_id: the job.
+            owner, key, digest: the caller, the Idempotency-Key, and the digest of the request.
+            job_id: id of the job.
 
         Raises:
             KeyReused: the key was used with another request.
@@ -199,7 +200,9 @@ class JobStore(Claims, JobSearch, ResultRetention):
                 connection.execute(insert(idempotency).values(**entry))
 
     def finished(self, owner: str | None, fingerprint: str) -> JobRecord | None:
-        """Return the owner's newest successful job of this fingerprint that still has its result, or None."""
+        """Return the owner's newest successful job with this fingerprint (digest of graph and options) that still has its
+        result; None if there is none.
+        """
         query = select(jobs).where(
             jobs.c.fingerprint == fingerprint, jobs.c.state == SUCCESSFUL, jobs.c.removed.is_(None),
             jobs.c.owner.is_(None) if owner is None else jobs.c.owner == owner,
@@ -209,7 +212,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
         return None if row is None else job_of(row)
 
     def job(self, job_id: str) -> JobRecord:
-        """Return the job of this id.  Raises NotFound if there is none, Gone if it was deleted."""
+        """Return the job with this id.  Raises NotFound if there is no such job, Gone if it was deleted."""
         with self._database.transaction("read") as connection:
             return _find(connection, job_id)
 
@@ -226,10 +229,10 @@ class JobStore(Claims, JobSearch, ResultRetention):
 
         Args:
             limit: largest number of jobs to return.
-            state: only jobs in this state, or in any of these.
+            state: only jobs in this state, or in any of these states.
             graph: only jobs of the graph with this id.
             owner: only jobs of this owner.
-            before: only jobs older than the one with this id, to continue a list.
+            before: only jobs older than the job with this id, to continue a list.
         """
         query = select(*LISTED).where(or_(jobs.c.removal.is_(None), jobs.c.removal != DELETED))
         for column, value in ((jobs.c.graph, graph), (jobs.c.owner, owner)):
@@ -249,7 +252,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
             return set(connection.execute(query).scalars())
 
     def versions(self, job_ids: Sequence[str]) -> dict[str, int]:
-        """Return the versions of these jobs by id; an equal version means that the job has not changed."""
+        """Return the versions of these jobs by id.  The version of a job rises with every change."""
         query = select(jobs.c.id, jobs.c.version).where(jobs.c.id.in_(job_ids))
         with self._database.transaction("read") as connection:
             return {row.id: row.version for row in connection.execute(query)}
@@ -260,7 +263,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
             return [job_of(row) for row in connection.execute(select(*LISTED).where(jobs.c.state == RUNNING))]
 
     def ended_since(self, moment: float, limit: int = 10_000) -> list[JobRecord]:
-        """Return the jobs that ended at that time or later, including deleted ones; the earliest first."""
+        """Return the jobs that ended at the time ``moment`` or later, including deleted jobs; the earliest first."""
         query = select(*LISTED).where(jobs.c.state.in_(OVER), jobs.c.finished >= moment)
         with self._database.transaction("read") as connection:
             return [job_of(row) for row in connection.execute(query.order_by(jobs.c.finished).limit(limit))]
@@ -287,7 +290,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
     def resume(self, job_id: str, asked: Submission) -> JobRecord:
         """Accept a failed or dismissed job again, with a new count of attempts.
 
-        Owner, priority and limits are those of ``asked``.
+        Owner, priority and limits are taken from ``asked``.
 
         Raises:
             NotFound, Gone: there is no such job, or its graph was deleted.
@@ -308,8 +311,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
             )  # fmt: skip
 
     def delete(self, job_id: str) -> None:
-        """Delete a job that has ended; its id stays known.  Raises NotFound or Gone if there is no such job, Conflict
-        if it is open.
+        """Delete a job that has ended, but remember its id.  Raises NotFound or Gone if there is no such job, Conflict if
+        the job is open.
         """
         with self._database.transaction("durable") as connection:
             record = _find(connection, job_id, lock=True)
@@ -319,7 +322,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
 
 
 def _prediction(asked: Submission) -> Json:
-    """Return what the plan of a job predicts, if it solves with the processors of one machine."""
+    """Return the columns with the plan's predictions; none unless the plan is for the processors of one machine."""
     plan = asked.plan
     if plan.get("device") != "cpu" or plan.get("workers"):
         return {}
@@ -367,7 +370,7 @@ def _check_limits(connection: Connection, asked: Submission) -> None:
 def _place_in_queue(connection: Connection, asked: Submission) -> int:
     """Compute the place of a new job in the queue, by start-time fair queueing.
 
-    The place is after the owner's other open jobs, and not before the job that is first in the queue.
+    The place is after the places of the owner's open jobs, and not before the first place that an open job has.
     """
     of_priority = (jobs.c.state.in_(OPEN), jobs.c.priority == asked.priority)
     mine = jobs.c.owner.is_(None) if asked.owner is None else jobs.c.owner == asked.owner

@@ -1,1 +1,1 @@
-"""Distance matrices as Zarr stores: in the making, sealed, and read."""
+"""Distance matrices as Zarr stores: writes, seals and reads them."""

@@ -1,10 +1,10 @@
 """Downloads a sealed result file by file, checks the files against the seal, and publishes the store once it is
 complete.
 
-The seal (``zarr.json``) holds size and checksum of every file except the tiles; one of these files, the manifest, holds
-those of the tiles.  So only the seal has to be trusted, and it contains its own digest.  The files lie in the working
-folder next to the target (``storage.matrix.working_dir``), which remains if the process ends: a later download
-continues with the tiles that are there.
+The seal (``zarr.json``) holds size and checksum of every file except the tiles.  One of these files, the manifest, holds
+sizes and checksums of the tiles.  So only the seal has to be trusted, and it contains its own digest.  The files are in
+the working folder next to the target (``storage.matrix.working_dir``).  This folder remains if the process ends, so that
+a later download continues with the tiles that are there.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from storage.matrix.frame import check_target, write_seal
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import WorkingDir
 
-#: The form of the names of a store's files.  The names are downloaded too, and must not lead outside of the folder.
+#: The form of the names of a store's files.  The names come from the server, and must not lead outside of the folder.
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?|table\.parquet", re.ASCII)
-#: The form of the names of a quantity's files.  The group is the name of the quantity, which may have more characters
-#: than ``_NAME`` allows.
+#: The form of the names of the files of a quantity.  The groups of the pattern are the name of the quantity, which may
+#: have characters that ``_NAME`` does not allow.
 _OF_QUANTITY: Final = re.compile(
     rf"(?:(?:{ALSO}|graph/quantities)/([^/]+)|manifest/{ALSO}\.([^/]+)\.(?:crc32c|bytes))"
     r"(?:/zarr\.json|/c(?:/[0-9]+)+)",
@@ -51,7 +51,9 @@ _TABLE: Final = re.compile(r"tables/[a-z]+/c/", re.ASCII)
 
 @dataclass(frozen=True)
 class Piece:
-    """A file of the store: its name below the root, and its mark, which for a tile has the checksum of the entries."""
+    """A file of the store: its path below the root, and its mark (size and checksum).  The checksum of a tile is that of
+    its entries, without the checksum at the end of the file.
+    """
 
     name: str
     mark: FileMark
@@ -59,7 +61,7 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
+        """Size of the file in bytes."""
         return self.mark.size
 
     def holds(self, path: Path) -> bool:
@@ -81,15 +83,16 @@ class Download:
     """
 
     def __init__(self, target: str | Path, document: bytes, *, overwrite: bool = False) -> None:
-        """Begin, or continue an earlier process's download of the same store.
+        """Begin a download, or continue the download of the same store that a process before has begun.
 
         Args:
-            target: where the store will be; its parent folder must exist.
+            target: path of the downloaded store; its parent folder must exist.
             document: the root document, which is the seal.
-            overwrite: whether an existing store is replaced, once this one is complete.
+            overwrite: whether an existing store is replaced, once the download is complete.
 
         Raises:
-            Conflict: something is at ``target``, or another process or another store is being downloaded there.
+            Conflict: ``target`` exists, another process downloads to it, or a different store was partly downloaded to
+                it.
             NotFound: the parent folder does not exist.
             StorageFailed: the document is no seal, or the file system refused.
         """
@@ -121,7 +124,8 @@ class Download:
         return self._sides
 
     def tiles(self) -> Iterator[tuple[Piece, bool]]:
-        """Return all tiles, or chunks of tables; for each, whether it was downloaded before and is undamaged.
+        """Return all tiles (of a prepared graph all chunks of tables), each with whether it is already downloaded and
+        undamaged.
 
         Raises:
             StorageFailed: the manifest cannot be read.
@@ -145,7 +149,7 @@ class Download:
         )
 
     def draft(self, piece: Piece) -> Path:
-        """Return the file that collects the bytes of a piece until :meth:`accept`."""
+        """Return the path of the file to which the bytes of a piece are downloaded, before :meth:`accept` is called."""
         return self._place.spare / piece.name.replace("/", "-")
 
     def accept(self, piece: Piece) -> bool:
@@ -166,7 +170,7 @@ class Download:
         return True
 
     def publish(self) -> None:
-        """Make everything durable and put the store at its target.  Raises Conflict or StorageFailed."""
+        """Make all files durable and move the store to its target.  Raises Conflict or StorageFailed."""
         folder = self._place.folder
         check_target(self._target, self._overwrite)
         try:
@@ -255,7 +259,7 @@ def _side_pieces(sealed: Mapping[str, Any], where: Path) -> list[Piece]:
 
 
 def _is_of_quantity(name: str) -> bool:
-    """Return whether a name is that of a quantity's file, and the quantity's name in it leads to no other folder."""
+    """Return whether a name is the name of a quantity's file, with a name of a quantity that cannot lead elsewhere."""
     found = _OF_QUANTITY.fullmatch(name)
     try:
         check_quantity_name("" if found is None else found[1] or found[2])
@@ -265,7 +269,7 @@ def _is_of_quantity(name: str) -> bool:
 
 
 def _further(sealed: Mapping[str, Any], where: Path) -> list[str]:
-    """Return the names of the further arrays."""
+    """Return the names of the further arrays, which hold sums of quantities along paths.  Raises StorageFailed."""
     found = sealed["attributes"].get(ALSO) or {}
     try:
         for name in found:

@@ -1,4 +1,4 @@
-"""Files in an *exchange folder*: tiles and panels that other processes write for the owner of a store in the making."""
+"""Files in an *exchange folder*: tiles and panels that worker processes write for the process that makes a store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.matrix.format import Array, crc32c
 
-#: Bytes of a panel that are read or written at a time; each such piece has its own checksum.
+#: Chunk size, in bytes, in which a panel is read and written; each chunk has its own checksum.
 PIECE: Final = 2**24
-#: Most files of a panel.
+#: Most files into which a panel is divided.
 PARTS: Final = 8
 
 
@@ -36,7 +36,9 @@ class TileFile:
 
 @dataclass(frozen=True)
 class Marks:
-    """Bytes and checksums of tiles from tile row ``first`` on, shape (tile rows, tiles across) each; 0 if unknown."""
+    """Bytes (``sizes``) and checksums of tiles, beginning with the tile row ``first``.  Both arrays have the shape (tile
+    rows, tiles across); 0 stands for unknown.
+    """
 
     first: int
     sizes: npt.NDArray[np.int64]
@@ -47,7 +49,7 @@ def write_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
     """Write a C-contiguous array into a folder as several files, because threads that write to the same file wait for
     each other.
 
-    A file is replaced by a new one, so that a reader that has opened the old file can finish.
+    Existing files are replaced, not overwritten, so that a reader that has opened an old file can finish.
 
     Args:
         path: the folder; made if it does not exist, but not its parents.
@@ -82,11 +84,11 @@ def write_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
 
 
 def read_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
-    """Fill a C-contiguous array from a folder that ``write_panel`` wrote.
+    """Read the array that ``write_panel`` wrote into a folder.
 
     Args:
         path: the folder.
-        panel: an array of the shape and type that were written; filled in place.
+        panel: a C-contiguous array of the same shape and type as the written array; filled in place.
         pool: the threads that read.
 
     Raises:
@@ -122,7 +124,7 @@ def remove_panel(path: Path) -> None:
 
 
 def _parts(size: int) -> tuple[range, list[int], list[int]]:
-    """Split a panel of ``size`` bytes into files: their numbers, and the byte offsets at which each begins and ends."""
+    """Divide a panel of ``size`` bytes into files.  Return their numbers, and the byte offsets of their begins and ends."""
     share = max(PIECE, -(-size // (PARTS * PIECE)) * PIECE)
     begins = list(range(0, size, share))
     return range(len(begins)), begins, [min(size, begin + share) for begin in begins]

@@ -1,6 +1,6 @@
-"""A pool of files: each new tile is written into one of them, which then replaces the file of the old tile.
+"""A pool of files that are used again: a new version of a tile is written into one, which replaces the tile's old file.
 
-If each tile were replaced by a new file, the file system would allocate and free blocks every time, which halves the
+If each tile were written to a new file, the file system would allocate and free blocks every time, which halves the
 rate of writing (decision 033).  So a tile is written into a *spare*, a file that already has blocks.  The spare is made
 durable and exchanged with the file of the old tile, which becomes a spare in turn.  No reader ever sees half a tile,
 and no old tile is removed before the new one is durable.
@@ -15,8 +15,8 @@ from typing import Final
 
 from storage.files import atomic
 
-#: A pool has one file for every ``_SHARE`` tiles, at least ``_FEWEST``, at most ``_MOST``.  When all are used up, the
-#: folders are made durable, and the files of replaced tiles can be used again.
+#: A pool has one spare file for every ``_SHARE`` tiles, at least ``_FEWEST`` and at most ``_MOST`` files.  When all are
+#: used up, the folders are made durable; then the files of replaced tiles can be used again.
 _MOST: Final = 64
 _FEWEST: Final = 8
 _SHARE: Final = 16
@@ -32,8 +32,8 @@ class FilePool:
 
     def __init__(self, folder: Path, tiles: int) -> None:
         self._folder, self._most = folder, spare_files(tiles)
-        # ``with`` is used on the lock, never on the condition, whose methods are Python code: an interrupt in them
-        # could leave the lock held (decision 166)
+        # ``with`` is used on the lock, which is C code, and never on the condition, which is Python code: an interrupt
+        # in Python code could leave the lock held (decision 166)
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._free: list[Path] = []
@@ -46,7 +46,7 @@ class FilePool:
 
         Args:
             path: the file, which exists.
-            buffers: its new content, C-contiguous.
+            buffers: the new content of the file, C-contiguous.
             size: bytes of all buffers together.
 
         Raises:
@@ -67,7 +67,7 @@ class FilePool:
             self._out -= 1
             self._touched.add(path.parent)
             if kept:
-                # Until the folder is durable, this file may have its old name again after a power cut.
+                # Until the folder is durable, a power cut may give this file the name of the tile again.
                 self._retired.append(spare)
             self._condition.notify()
 

@@ -1,9 +1,10 @@
 """The parts of a matrix store: names, codecs, fill values, the metadata of the root and its seal.
 
-The store is a Zarr v3 group.  Its root ``zarr.json`` is the seal.  It is written last, and neither this program nor any
-Zarr client opens a store without it.  It holds the attributes, the summary, the consolidated metadata, size and
+The store is a Zarr v3 group.  Its root ``zarr.json`` is the seal.  The seal is written last, and neither this program
+nor any Zarr client opens a store without it.  It holds the attributes, the summary, the consolidated metadata, size and
 checksum of every file but the tiles (those are in ``manifest``), and a digest of itself.  All files that end with their
-own CRC-32C have the same CRC-32C, so for these the seal also has the CRC-32C of the bytes before it.
+own CRC-32C have the same CRC-32C as a whole.  So for such files the seal also has the CRC-32C of all bytes but the last
+four.
 """
 
 from __future__ import annotations
@@ -29,36 +30,38 @@ from storage.version import VERSION
 
 #: Newest version of a store.  It rises when readers of earlier versions would misread new stores; each store has the
 #: lowest version that is safe.  In version 1, the columns of the matrix are all vertices.  Version 2 has selected
-#: columns, which a reader of version 1 would take for all vertices.  Version 3 has a graph with terminals; routes of an
-#: earlier reader would pass through these.  Version 4 is a prepared graph, which has tables instead of a matrix.
+#: columns, which a reader of version 1 would take for all vertices.  Version 3 has a graph with terminals; routes of a
+#: reader of version 2 would pass through these.  Version 4 is a prepared graph, which has tables instead of a matrix.
 #: Version 5 is a table of measures or of near pairs, which has no matrix either.  Version 6 has further arrays, whose
-#: tiles an earlier reader would neither check nor copy.  Version 7 has values of another semiring than min-plus, which
-#: an earlier reader would take for distances.  Version 8 is a prepared graph in the compact form, which has no tables.
+#: tiles a reader of version 5 would neither check nor copy.  Version 7 has values of a semiring other than min-plus,
+#: which a reader of version 6 would take for distances.  Version 8 is a prepared graph in the compact form, which has no
+#: tables.
 FORMAT_VERSION: Final = 8
 _SEMIRING_VERSION: Final = 7
 DISTANCES: Final = "distances"
-#: The name of the group of the further arrays, and of the attribute that has their types.
+#: The name of the group of further arrays (sums of quantities along paths), and of the attribute that has their types.
 ALSO: Final = "also"
 _ALSO_VERSION: Final = 6
-#: The array that a prepared graph has unless it is in the compact form (``storage.prepared``), and the store's version.
+#: The array that a prepared graph has unless it is in the compact form (``storage.prepared``), and the version of its
+#: store.
 TABLES: Final = "tables/forward"
 _PREPARED_VERSION: Final = 4
-#: The array that a prepared graph in the compact form has instead of tables, and the store's version.
+#: The array that a prepared graph in the compact form has instead of tables, and the version of its store.
 CLOSED_PARTS: Final = "tables/closed"
 _COMPACT_VERSION: Final = 8
-#: The file that a result in rows always has (``storage.tables``), and the store's version.
+#: The file that a table of measures or of near pairs has (``storage.tables``), and the version of its store.
 TABLE: Final = "table.parquet"
 _TABLE_VERSION: Final = 5
 ROOT_DOCUMENT: Final = "zarr.json"
 COMPRESSIONS: Final = ("none", "zstd")
-#: Level of Zstandard, which compresses shuffled bytes in Blosc's container; without the shuffle, files are larger and
+#: Compression level of Zstandard.  Blosc shuffles the bytes of entries first; without the shuffle, files are larger and
 #: slower to read.
 ZSTD_LEVEL: Final = 3
 _CHECK_BYTES: Final = 1 << 22
-#: The checksum of this many bytes or more is computed without Python's lock, by a call through ctypes that takes 2
-#: microseconds more.
+#: Checksums of this many bytes or more are computed through ctypes without the GIL.  Such a call takes 2 microseconds
+#: longer.
 _LONG: Final = 1 << 15
-#: The residue of CRC-32C: the checksum of any bytes that end with the CRC-32C of the bytes before it.
+#: The residue of CRC-32C: the CRC-32C of any bytes whose last four are the CRC-32C of all preceding bytes.
 _RESIDUE: Final = 0x48674BC7
 
 Array = npt.NDArray[np.generic]
@@ -68,7 +71,7 @@ IntArray = npt.NDArray[np.int64]
 def crc32c(data: bytes | Array, before: int = 0) -> int:
     """Return the CRC-32C (Castagnoli) of ``data``, continued from ``before``, the checksum of the preceding bytes.
 
-    If there are at least ``_LONG`` bytes, other threads can run Python code meanwhile.
+    For at least ``_LONG`` bytes, the GIL is released, so that other threads run Python code meanwhile.
 
     Args:
         data: bytes, or a C-contiguous array.
@@ -82,10 +85,10 @@ def crc32c(data: bytes | Array, before: int = 0) -> int:
 
 
 def _c_function() -> Callable[[int, int, int], int] | None:
-    """Return the C function of google_crc32c, which ctypes calls without Python's lock; None if it cannot be found.
+    """Return the C function of google_crc32c, to be called through ctypes without the GIL; None if it is not found.
 
-    The package itself keeps the lock while it computes: threads that wrote tiles of 2 MiB reached 2.4 GB/s together,
-    with 16 threads as well as with 64.
+    The Python function of the package holds the GIL while it computes: threads that wrote tiles of 2 MiB reached 2.4 GB/s
+    together, with 16 threads as well as with 64.
     """
     try:
         from google_crc32c import _crc32c
@@ -101,7 +104,7 @@ _EXTEND: Final = _c_function()
 
 
 class FileMark(NamedTuple):
-    """The size and checksums that a seal has of a file.
+    """The size and the checksums of a file in a seal.
 
     Attributes:
         size: bytes of the file.
@@ -120,19 +123,19 @@ class FileMark(NamedTuple):
         return cls(size, checksum, int.from_bytes(last, "little") if checksum == _RESIDUE else checksum)
 
     def agrees(self, sealed: FileMark) -> bool:
-        """Return whether this is the mark of the file with the mark ``sealed``.  Earlier versions sealed no
-        ``content``, so their seals cannot distinguish files of one size that end with their own CRC-32C.
+        """Return whether a file with this mark agrees with the mark ``sealed``.  Old versions of this program sealed no
+        ``content``, so their seals cannot distinguish files of the same size that end with their own CRC-32C.
         """
         return self[:2] == sealed[:2] and (self.content == sealed.content or not sealed.told)
 
     @property
     def told(self) -> bool:
-        """Whether the mark distinguishes the file from other files of its size."""
+        """Whether the mark distinguishes the file from other files of the same size."""
         return self.content != _RESIDUE
 
 
 def data_mark(data: bytes | Array) -> FileMark:
-    """Return the mark of a file with these bytes."""
+    """Return the mark of a file whose content is ``data``."""
     return FileMark.of(len(data), crc32c(data), bytes(data[-CHECKSUM_BYTES:]))
 
 
@@ -161,10 +164,11 @@ def sealed_files(seal: Mapping[str, Any]) -> dict[str, FileMark]:
 
 
 def fill_value(dtype: np.dtype[np.generic], unreachable: float) -> Any:
-    """Return the value that a Zarr client reads instead of a lost tile: NaN for floats, the type's maximum for
+    """Return the value that a Zarr client reads in place of a lost tile: NaN for floats, the type's maximum for
     integers.
 
-    Neither can be mistaken for a distance or for *unreachable*.  Raises InvalidRequest if the sentinel is that maximum.
+    These values cannot be mistaken for a distance or for *unreachable*.  Raises InvalidRequest if ``unreachable`` is the
+    maximum of an integer type.
     """
     if dtype.kind == "f":
         return float("nan")
@@ -189,18 +193,18 @@ def compress(tile: Array) -> bytes:
 
 
 def decompress(data: Array, dtype: np.dtype[np.generic]) -> Array:
-    """Return the entries, in one dimension, of a compressed tile."""
+    """Return the entries of a compressed tile as an array of one dimension."""
     from numcodecs import blosc
 
     return np.frombuffer(blosc.decompress(data), dtype)
 
 
 def distances_document(grid: TileGrid, attributes: Mapping[str, Any]) -> bytes:
-    """Return the metadata of ``distances``; ``MatrixWriter`` writes the tiles.
+    """Return the ``zarr.json`` of the array ``distances``, whose tiles ``MatrixWriter`` writes.
 
     Args:
         grid: shape and tiles of the matrix.
-        attributes: the attributes of the store; type, unreachable, unit and compression are read.
+        attributes: the attributes of the store, of which type, unreachable, unit and compression are used.
     """
     dtype: np.dtype[np.generic] = np.dtype(attributes["type"])
     shuffled = {"typesize": dtype.itemsize, "cname": "zstd", "clevel": ZSTD_LEVEL, "shuffle": "shuffle", "blocksize": 0}
@@ -220,12 +224,12 @@ def distances_document(grid: TileGrid, attributes: Mapping[str, Any]) -> bytes:
 
 
 def quantity_document(grid: TileGrid, name: str, attributes: Mapping[str, Any]) -> bytes:
-    """Return the metadata of a further array.
+    """Return the ``zarr.json`` of the array with the sums of a quantity along paths.
 
     Args:
         grid: shape and tiles of the matrix.
         name: name of the quantity.
-        attributes: the attributes of the store; compression, and type and unreachable of the quantity are read.
+        attributes: the attributes of the store, of which compression, and type and unreachable of the quantity are used.
     """
     about = attributes[ALSO][name]
     document = json.loads(distances_document(grid, {**attributes, **about, "unit": name}))
@@ -261,7 +265,7 @@ def consolidated(folder: Path, tiles: Collection[Path] = ()) -> dict[str, object
 
     Args:
         folder: the folder of the store.
-        tiles: folders below it that hold tiles alone; they are not visited.
+        tiles: folders below ``folder`` that hold only tiles; they are not visited.
     """
     nodes = {}
     for document in _files(folder, tiles):
@@ -271,7 +275,7 @@ def consolidated(folder: Path, tiles: Collection[Path] = ()) -> dict[str, object
 
 
 def group_document(attributes: Mapping[str, object], metadata: Mapping[str, object] | None = None) -> dict[str, Any]:
-    """Return a Zarr v3 group's ``zarr.json``."""
+    """Return the ``zarr.json`` of a Zarr v3 group, with consolidated metadata if ``metadata`` is given."""
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": plain(attributes)}
     if metadata is not None:
         document["consolidated_metadata"] = metadata
@@ -279,10 +283,10 @@ def group_document(attributes: Mapping[str, object], metadata: Mapping[str, obje
 
 
 def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping[str, FileMark] | None = None) -> bytes:
-    """Return the bytes of the root document that seals the store in ``folder``, whose other files are all written.
+    """Return the bytes of the root document that seals the store in ``folder``.  All other files must be written before.
 
     Args:
-        folder: where the files are.
+        folder: the folder of the store.
         attributes: the attributes of the root.
         known: marks of files that need not be read again, by their names in the folder.
     """
@@ -327,7 +331,7 @@ def is_foreign(data: bytes) -> bool:
 
 
 def is_prepared(data: bytes) -> bool:
-    """Return whether a root document is that of a prepared graph, in whatever form."""
+    """Return whether a root document belongs to a prepared graph, in the compact form or with tables."""
     try:
         metadata = json.loads(data)["consolidated_metadata"]["metadata"]
         return TABLES in metadata or CLOSED_PARTS in metadata
@@ -336,12 +340,12 @@ def is_prepared(data: bytes) -> bool:
 
 
 def is_compact(data: bytes) -> bool:
-    """Return whether the root document of a prepared graph is that of the compact form."""
+    """Return whether a root document belongs to a prepared graph in the compact form."""
     return is_prepared(data) and CLOSED_PARTS in json.loads(data)["consolidated_metadata"]["metadata"]
 
 
 def is_table(data: bytes) -> bool:
-    """Return whether a root document is that of a table of measures or of near pairs."""
+    """Return whether a root document belongs to a table of measures or of near pairs."""
     try:
         return TABLE in json.loads(data)["attributes"]["seal"]["files"]
     except (ValueError, KeyError, TypeError):
@@ -357,7 +361,7 @@ def read_seal(path: Path | str, data: bytes, holds: str | None = DISTANCES) -> d
         holds: what the store must have, ``DISTANCES``, ``TABLES`` or ``TABLE``; None for any of them.
 
     Raises:
-        StorageFailed: the seal is damaged, or of another kind; the message names ``path`` and the reason.
+        StorageFailed: the seal is damaged, or the store lacks ``holds``; the message names ``path`` and the reason.
     """
     try:
         document = json.loads(data)

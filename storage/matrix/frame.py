@@ -1,5 +1,6 @@
-"""Everything of a store except tiles and seal: checks the description of the matrix, and writes labels, arcs and
-metadata.
+"""The frame of a store, which is everything but the tiles and the seal: labels, arcs and metadata.
+
+This module checks the description of the matrix, and writes the frame.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from storage.matrix.side_arrays import side_array
 _OWN: Final = frozenset(
     {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal", "also"}
 )
-#: The group of the quantities of arcs, which further arrays sum along paths.
+#: The group of the quantities of arcs, whose sums along paths are in the group ``also``.
 QUANTITIES: Final = "quantities"
 #: Vertex indices of the rows and of the columns; None for all vertices, in order.
 Sides = tuple[IntArray | None, IntArray | None]
-#: Default values of attributes that every store has; the caller's values replace them.
+#: Default values of attributes that every store has; values of the caller replace these.
 _USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None, "cutoff": None}
 
 
@@ -55,12 +56,12 @@ class MatrixSpec:
     Attributes:
         dtype: type of the entries (uint16, int32, float32, float64).
         unreachable: the stored value for *no path*; +inf for floats.
-        sources: vertex indices of the rows, shape (rows,), all different; None for all, in order.
-        targets: vertex indices of the columns, shape (columns,), all different; None for all, in order.
+        sources: vertex indices of the rows, shape (rows,), all different; None for all vertices, in order.
+        targets: vertex indices of the columns, shape (columns,), all different; None for all vertices, in order.
         attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
         compression: ``none`` or ``zstd``.
-        also: type and value for *no path* of each further array, by the name of its quantity; the graph has this
-            quantity.
+        also: for each quantity of the graph that is summed along paths, by name, the type of its array and the value
+            for *no path*.
     """
 
     dtype: npt.DTypeLike
@@ -86,12 +87,13 @@ class Frame:
 
 
 def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool) -> Frame:
-    """Check the arguments of ``create_matrix`` and compute the attributes of the store; writes nothing.
+    """Check the arguments of ``create_matrix`` and compute the attributes of the store; write nothing.
 
     Folders that killed writers to ``path`` have left are removed.
 
     Args:
-        path, graph, spec, overwrite: as in ``create_matrix``.
+        path, graph, spec, overwrite: the target, the graph, the description of the matrix, and whether an existing
+            store may be replaced, as in ``create_matrix``.
 
     Raises:
         ApspError: as in ``create_matrix``.
@@ -108,7 +110,7 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
         raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
     fill_value(kind, spec.unreachable)
     rows, columns = _checked(spec.sources, graph.n, "source"), _checked(spec.targets, graph.n, "target")
-    # This comes first, because it moves an old store back that a writer, killed between two renames, left beside it.
+    # First, ``clear_stale`` moves an old store back that a writer, killed between two renames, left beside the target.
     atomic.clear_stale(target)
     check_target(target, overwrite)
     common = {
@@ -138,7 +140,7 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
 
 
 def unit_of(graph: Graph) -> str:
-    """Return what the distances of a graph measure: its unit, else ``weight``, or ``hops`` without weights."""
+    """Return the unit of the distances of a graph: its unit if known, else ``weight``, or ``hops`` without weights."""
     return graph.unit or ("weight" if graph.weighted else "hops")
 
 
@@ -150,7 +152,7 @@ def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common
     """Write everything but the tiles and the seal.
 
     Args:
-        folder: where the store is made.
+        folder: the folder in which the store is made.
         graph: the graph, whose labels and arcs are stored.
         sides: vertex indices of rows and columns.
         grid: shape and tiles of the matrix.
@@ -176,7 +178,7 @@ def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common
 
 
 def write_graph(folder: Path, graph: Graph) -> None:
-    """Write the arcs, the coordinates if there are any, and the documents of their groups.  Raises OSError."""
+    """Write the arcs, the coordinates if the graph has any, and the ``zarr.json`` of the Zarr groups.  Raises OSError."""
     arcs = folder / "graph"
     side_array(arcs / "indptr", graph.indptr, ("boundary",))
     side_array(arcs / "heads", graph.heads, ("arc",))
@@ -197,24 +199,24 @@ def write_graph(folder: Path, graph: Graph) -> None:
 
 
 def further(common: Mapping[str, object]) -> dict[str, dict[str, Any]]:
-    """Return type and ``unreachable`` of each further array, from the attributes of a store."""
+    """Return type and ``unreachable`` of each array of sums of a quantity, from the attributes ``common`` of a store."""
     found: dict[str, dict[str, Any]] = plain(common.get(ALSO) or {})
     return found
 
 
 def consolidate(folder: Path, attributes: Mapping[str, object]) -> None:
-    """Write the document of a group, with the metadata of all nodes below it.  Raises OSError."""
+    """Write the ``zarr.json`` of the group in ``folder``, with the metadata of all nodes below it.  Raises OSError."""
     data = json.dumps(group_document(attributes, consolidated(folder)), indent=1)
     atomic.write_file(folder / ROOT_DOCUMENT, [data.encode()])
 
 
 def write_seal(folder: Path, data: bytes) -> None:
-    """Seal the store in ``folder``, whose other files are all written; raises OSError.
+    """Seal the store in ``folder``, after all other files were written.  Raises OSError.
 
-    The seal is never durable before the files that it lists.
+    The seal becomes durable only after the files that it lists.
 
     Args:
-        folder: where the files are.
+        folder: the folder of the store.
         data: the root document, from ``seal_document``.
     """
     atomic.sync_tree(folder)
@@ -240,8 +242,8 @@ def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a target that may not be replaced.  Only a store is replaced, so that a mistyped path removes nothing
-    else.
+    """Refuse a target that may not be replaced.  Only a store may be replaced, so that a mistyped path removes no other
+    folder.
 
     Raises:
         NotFound: the parent folder of the target does not exist.

@@ -8,11 +8,11 @@ from typing import Final
 
 from storage.errors import InvalidRequest
 
-#: Rows of a tile.  Sources are solved and written in bands of this height; reading one row reads at most one band.
+#: Rows of a tile.  Sources are solved and written in bands of this height, and reading a row reads at most one band.
 TILE_ROWS: Final = 64
 #: Most bytes of a row of a tile; 64 rows of this size make a file of 2 MiB.
 SEGMENT_BYTES: Final = 32_768
-#: Tiles are multiples of this many entries wide, so that their float32 rows begin at a multiple of 256 bytes.
+#: The width of tiles is a multiple of this many entries, so that each row of float32 begins at a multiple of 256 bytes.
 ALIGNMENT: Final = 64
 #: Every tile file ends with its checksum (CRC-32C, four bytes).
 CHECKSUM_BYTES: Final = 4
@@ -65,10 +65,10 @@ class TileGrid:
 
 
 def layout(shape: tuple[int, int], itemsize: int) -> TileGrid:
-    """Return the grid that a store of this shape and entry size (bytes) uses.
+    """Return the grid of a store for a matrix of this shape, with entries of ``itemsize`` bytes.
 
-    Tiles are flat: 64 rows, and as few tiles across as possible with rows of at most 32 KiB.  All tiles are of the same
-    width, so that padding at the edge takes less than ``ALIGNMENT`` entries per row and tile.
+    Tiles are flat: they have 64 rows of at most 32 KiB, and there are as few tiles across as possible.  All tiles have
+    the same width, so that padding at the edge takes less than ``ALIGNMENT`` entries per row and tile.
     ``docs/decisions/003-matrix-layout.md`` has the measurements.
     """
     rows, columns = shape

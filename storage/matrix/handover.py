@@ -1,9 +1,9 @@
-"""Lets a solve take over the checkpoint of an earlier solve, whose process may still exist.
+"""Lets a new solve take over the checkpoint of an old solve, whose process may still exist.
 
 A process that was suspended (SIGSTOP, a paused virtual machine) later continues where it stopped, and writes through
-paths and through open files.  So the later solve works below another path, and brings the checkpoint there.  While a
-process holds the lock of a working folder, the files in it are copied and never shared.  Once the lock is free, no
-process has a file of the folder open, and the folder is moved in one step; nothing is then at the old path.
+paths and through open files.  So the new solve works below a different path, and brings the checkpoint there.  While a
+process holds the lock of the old working folder, its files are copied and never shared.  Once the lock is free, no
+process has a file of the folder open, and the folder is moved in one step.  Then nothing is left at the old path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.matrix.working_dir import RECORD, place_checkpoint, record_bytes, w
 from storage.threads import in_threads
 
 _THREADS: Final = 4
-#: Most attempts to copy a checkpoint; another attempt is made if the record has changed meanwhile.
+#: Most attempts to copy a checkpoint; an attempt fails if the checkpoint's record changes meanwhile.
 _COPIES: Final = 3
 #: Most attempts to read a tile, which may be replaced while it is read.
 _READS: Final = 10
@@ -34,10 +34,10 @@ def take_over(old: Path, new: Path, *, patience: float = 0.0) -> bool:
     """Make the checkpoint of a solve into ``old`` the checkpoint of a solve into ``new``.
 
     Args:
-        old: target of the earlier solve, whose process may still run.
-        new: target of the next solve; its parent exists, and it has no working folder yet.
-        patience: seconds to wait for a process that holds the old folder: a process that is not suspended releases it
-            soon.
+        old: target of the old solve, whose process may still run.
+        new: target of the new solve; its parent folder exists, and it has no working folder yet.
+        patience: timeout in seconds for a process that holds the old folder: unless it is suspended, it releases the
+            folder soon.
 
     Returns:
         Whether ``new`` has a checkpoint now.
@@ -72,8 +72,8 @@ def lock_within(base: Path, target: Path, seconds: float) -> int | None:
 
     Args:
         base: the folder.
-        target: what the holder of the lock writes.
-        seconds: how long to wait for another process that holds the lock.
+        target: the path that the holder of the lock writes, for errors.
+        seconds: timeout for a lock that another process holds.
 
     Returns:
         The descriptor; None if another process still holds the lock after ``seconds``.
@@ -96,10 +96,10 @@ class _Replaced(Exception):  # noqa: N818 - it ends an attempt to copy and is no
 
 
 def _copied(old: Path, new: Path) -> bool:
-    """Copy record and tiles of a checkpoint that a process holds.
+    """Copy the record of progress and the tiles of a checkpoint while another process may change them.
 
     A copied tile may be more advanced than the record says, but never less advanced.  If the record was replaced during
-    the copy, it may have been lowered and tiles overwritten with less progress, so the copy is discarded.
+    the copy, the other process may have begun again and written tiles with less progress, so the copy is discarded.
     """
     source = working_folder(old)
     for _ in range(_COPIES):
@@ -109,9 +109,9 @@ def _copied(old: Path, new: Path) -> bool:
             try:
                 _copy_tiles(source / "store" / DISTANCES, folder)
                 same = _stamp(source / RECORD) == before
-            except FileNotFoundError:  # its process has finished, or another process has taken the checkpoint
+            except FileNotFoundError:  # the process that held it has finished, or another one has taken it
                 raise _Replaced from None
-            if not same:  # checked before the record is written, because it must not claim more than the tiles hold
+            if not same:  # checked before writing the record, which must not claim more than the tiles hold
                 raise _Replaced
 
         with contextlib.suppress(_Replaced):
@@ -129,7 +129,7 @@ def _copy_tiles(distances: Path, folder: Path) -> None:
     pairs = []
     for band in (distances / "c").iterdir():
         if not band.is_dir():
-            continue  # the file of the stamp (``storage.matrix.stamps``), or a file that does not belong here
+            continue  # no folder of tiles, but the stamp (``storage.matrix.stamps``) or a foreign file
         place = folder / DISTANCES / "c" / band.name
         place.mkdir(parents=True)
         pairs += [(tile, place / tile.name) for tile in band.iterdir()]
@@ -139,8 +139,8 @@ def _copy_tiles(distances: Path, folder: Path) -> None:
 def _whole(path: Path) -> bytes:
     """Read the file of a tile; if its checksum does not match yet, read it again after a pause.
 
-    A file that is being written for the first time may still be incomplete after all attempts; its bytes are
-    returned anyway, because the record does not count such a tile.
+    A file that is being written for the first time may still be incomplete after all attempts.  Its bytes are returned
+    anyway, because the record of the checkpoint does not count such a tile.
     """
     for _ in range(_READS):
         data = path.read_bytes()

@@ -35,7 +35,7 @@ __all__ = [
 Result = TypeVar("Result", bound=SealedFolder)
 
 _ATTEMPTS: Final = 20
-#: The pattern of the names of tiles; its groups are row and column in the grid.
+#: The pattern of the names of tiles; the groups of the pattern are row and column of the tile in the grid.
 TILE_KEY: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
 
 _FURTHER_KEY: Final = re.compile(rf"{ALSO}/([^/]+)/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
@@ -51,7 +51,7 @@ def open_matrix(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS)
 
     Args:
         path: a folder, or an address in an object store (``s3://BUCKET/PREFIX``).
-        semiring: the name of the semiring that the caller understands, or names of several.
+        semiring: the name of the semiring, or names of several, whose values the caller understands.
 
     Returns:
         The matrix, to be closed or used as a context: rows, entries, labels and the graph.
@@ -59,7 +59,7 @@ def open_matrix(path: str | Path, *, semiring: str | Collection[str] = MIN_PLUS)
     Raises:
         NotFound: there is nothing at ``path``.
         StorageFailed: ``path`` is no sealed store, or its metadata are damaged.
-        Conflict: the values of the store are of another semiring.
+        Conflict: the values of the store are of a semiring that the caller does not understand.
     """
     return understood(open_sealed(path, Matrix), semiring)
 
@@ -85,10 +85,10 @@ def check_opening(path: object, semiring: object, device: object, device_memory:
 
 
 def understood(result: Result, semiring: str | Collection[str]) -> Result:
-    """Return an open result if the caller understands its semiring; else close it and raise Conflict.
+    """Return an open result if ``semiring``, one or several, includes the semiring of its values; else close it.
 
     Raises:
-        Conflict: the values of the result are of another semiring.
+        Conflict: the values of the result are of a semiring that is not in ``semiring``.
     """
     try:
         check_understood(result.path, result.attributes, semiring)
@@ -103,7 +103,7 @@ def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], R
 
     Args:
         path: a folder, or an address in an object store.
-        make: returns the result in an open folder.
+        make: opens the result in an open folder, and returns it.
 
     Raises:
         NotFound: there is nothing at ``path``.
@@ -122,7 +122,7 @@ def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], R
             if not swapped:
                 raise
             continue
-        # Metadata are read by path, so if a writer has replaced the store meanwhile, begin again.
+        # Metadata are read by path.  If a writer has replaced the store meanwhile, they may be mixed, so begin again.
         if folder.current():
             return result
         folder.close()
@@ -138,9 +138,7 @@ def is_sealed_store(folder: Path) -> bool:
 
 
 def get_ready() -> None:
-    """Import the modules that opening a store needs, so that opening the first store takes no longer than later
-    ones.
-    """
+    """Import the modules that are needed to open a store, so that opening the first store is as fast as any other."""
     import zarr
 
     zarr.create_array({}, data=np.zeros(1))[...]
@@ -149,15 +147,13 @@ def get_ready() -> None:
 class Matrix(SealedResult):
     """A sealed store of tiles, open for reading; safe to use from many threads.
 
-    The first read of a tile verifies its checksum.  A store that is replaced while open is read from the old files as
-    long as they exist; then StorageFailed is raised.  Old and new entries are never mixed.
-
-    Attributes:
-        Others: as in ``SealedResult``.
+    The first read of a tile verifies its checksum.  If the store is replaced while it is open, it is still read from the
+    old files; once these are gone, StorageFailed is raised.  Old and new entries are never mixed.  The attributes are
+    those of the base class ``SealedResult``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
-        """Use ``open_matrix``."""
+        """Open the matrix in a folder; callers use ``open_matrix`` instead."""
         super().__init__(folder)
 
     def _read_metadata(self) -> None:
@@ -168,7 +164,7 @@ class Matrix(SealedResult):
         self._stored = self.dtype.newbyteorder("<")
         self.unreachable = self.dtype.type(float(attributes["unreachable"]))
         attributes["unreachable"] = self.unreachable.item()
-        attributes.setdefault("targets", "all")  # stores of versions without the option ``targets`` lack it
+        attributes.setdefault("targets", "all")  # missing in stores of versions without the option ``targets``
         attributes.setdefault("cutoff", None)
         self.target_labels = self._side("target")
         self.labels = self.target_labels if attributes["targets"] == "all" else self._side("vertex")
@@ -187,7 +183,7 @@ class Matrix(SealedResult):
         self.also = MappingProxyType({name: self._open_quantity(name) for name in attributes.get(ALSO) or {}})
 
     def _open_quantity(self, name: str) -> QuantityMatrix:
-        """Return a further array.  Raises StorageFailed if it is damaged, or lies in an object store."""
+        """Return the sums of a quantity along paths.  Raises StorageFailed: damaged, or in an object store."""
         if not isinstance(self._folder, StoreFolder):
             raise StorageFailed(f"{self.path} has a further array {name!r}, which is read from folders only")
         marks = [self._side(f"manifest/{ALSO}.{name}.{mark}") for mark in ("crc32c", "bytes")]
@@ -218,7 +214,9 @@ class Matrix(SealedResult):
         return entries_of(self._tiles, self.grid, self._stored, *places)
 
     def columns(self, targets: Sequence[int] | IntArray) -> Array:
-        """Return the distances from all sources to several targets, as the base class does; reads whole tiles."""
+        """Return the distances from all sources to several targets (vertex indices), shape (rows, len(targets)).  Whole
+        tiles are read.
+        """
         across = check_index_array("targets", targets, self.n)
         found = self.entries(np.repeat(self.sources, len(across)), np.tile(across, len(self.sources)))
         return found.reshape(len(self.sources), len(across))
@@ -234,7 +232,7 @@ class Matrix(SealedResult):
         """Return the distance of one pair (vertex indices) if it can be read without waiting.
 
         Returns:
-            None if the pair needs ``entries``.
+            The distance; None if only ``entries`` can read it.
 
         Raises:
             BlockingIOError: the kernel is reading the entry from the disk; a later call will find it in memory.
@@ -255,7 +253,7 @@ class Matrix(SealedResult):
             return False
 
     def _sealed_size(self, key: str) -> int:
-        """Return the bytes of a file of the store, -1 for the root document.  Raises NotFound for other names."""
+        """Return the size of a file of the store in bytes, -1 for the root document.  Raises NotFound: no such file."""
         tile = TILE_KEY.fullmatch(key)
         if tile is not None and (int(tile[1]) < self.grid.counts[0] and int(tile[2]) < self.grid.counts[1]):
             return self._tiles.size(int(tile[1]), int(tile[2]))

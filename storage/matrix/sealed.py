@@ -1,4 +1,4 @@
-"""The base class of sealed results: seal, labels, graph, and queries.
+"""The base classes of sealed results, for what they have in common: seal, labels, graph, and queries.
 
 ``storage.matrix.reader.Matrix`` answers queries by reading tiles; a prepared graph answers by computing from tables.
 """
@@ -46,9 +46,9 @@ class SealedFolder:
     """An open folder with a seal, which names size and checksum of every file; safe to use from many threads.
 
     Attributes:
-        path: the path or address under which it was opened.
-        attributes: the attributes of the root, without summary and seal.
-        summary: the summary that was passed to ``seal``.
+        path: the path or address under which the folder was opened.
+        attributes: the attributes of the root document, without summary and seal.
+        summary: the summary that was passed to ``seal`` when the store was written.
         digest: the digest of the seal, ``sha256:...``; equal for equal results.
     """
 
@@ -56,7 +56,7 @@ class SealedFolder:
         """Read and check the seal of a store that has the array or file ``holds``.
 
         Raises:
-            StorageFailed: there is no seal, it is damaged, or the store has no ``holds``.
+            StorageFailed: there is no seal, the seal is damaged, or the store has no ``holds``.
         """
         self.path, self._folder = folder.path, folder
         document = read_seal(self.path, folder.read(ROOT_DOCUMENT), holds)
@@ -76,7 +76,7 @@ class SealedFolder:
 
     @property
     def remote_seal(self) -> Stat | None:
-        """Size, tag and time of the object that is the seal, if this is in an object store; None for a folder."""
+        """Size, ETag and time of the seal, if the store is in an object store; None for a local folder."""
         return self._folder.seal if isinstance(self._folder, RemoteFolder) else None
 
     def current(self) -> bool:
@@ -108,7 +108,7 @@ class SealedFolder:
         raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
 
     def _sealed_size(self, key: str) -> int:
-        """Return the bytes of a file of the store, -1 for the root document.  Raises NotFound for other names."""
+        """Return the size of a file of the store in bytes, -1 for the root document.  Raises NotFound: no such file."""
         if key in self._files:
             return self._files[key].size
         if key == ROOT_DOCUMENT:
@@ -128,7 +128,7 @@ class SealedFolder:
         self.close()
 
     def _side(self, name: str) -> Array:
-        """Read a small array; its files are verified first, because Zarr would fill a lost chunk silently."""
+        """Read a small array.  Its files are verified first, because Zarr reads fill values in place of a lost chunk."""
         try:
             self._checked(f"{name}/{ROOT_DOCUMENT}")
             found = read_side_array(self._arrays[name], lambda key: self._checked(f"{name}/{key}"))
@@ -160,19 +160,20 @@ class SealedResult(SealedFolder, ABC):
     """A sealed result, open for reading; safe to use from many threads.
 
     Vertices are given as indices (positions in ``labels``).  A row is named by the vertex index of its source, a column
-    by that of its target.  Entries are ``unreachable`` where there is no path: +inf for floats and the sentinel for
-    integers, or the value that ``storage.semirings`` defines for the semiring.
+    by the vertex index of its target.  Entries are ``unreachable`` where there is no path: +inf for floats and the
+    sentinel for integers, or the value that ``storage.semirings`` defines for the semiring.  Attributes that are not
+    listed are those of ``SealedFolder``.
 
     Attributes:
-        path, summary, digest: as in ``SealedFolder``.
         attributes: type, unreachable, unit, directed, algorithm, plan, graph (digest), software, max_hops, cutoff,
-            sources and targets (``all`` or ``subset``) and the caller's own.
+            sources and targets (``all`` or ``subset``), and attributes that the caller of the solve added.
         dtype: type of the entries.
         unreachable: the value for *no path*.
         grid: the tile grid.
-        labels: the names of all vertices; n: how many there are.
-        sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
-        also: the sums of further quantities along the shortest paths, by name; empty if no quantity was asked for.
+        labels: the names of all vertices; n: the number of vertices.
+        sources, targets: vertex indices of rows and columns; source_labels, target_labels: the labels of these
+            vertices.
+        also: the sums of quantities along the shortest paths, by name; empty if no quantity was asked for.
     """
 
     dtype: np.dtype[Any]
@@ -224,8 +225,8 @@ class SealedResult(SealedFolder, ABC):
         """Return the reachable targets nearest to a source (vertex index), without the source itself, and their
         distances.
 
-        Targets of equal distance are in the order of the columns.  For a semiring other than min-plus, these are the
-        targets with the best values, such as the widest paths.
+        Ties are in the order of the columns.  For a semiring other than min-plus, the targets with the best values, such
+        as the widest paths, are returned.
 
         Args:
             source: vertex index.
@@ -242,12 +243,12 @@ class SealedResult(SealedFolder, ABC):
         return self.targets[columns], row[columns]
 
     def eccentricities(self, sources: Sequence[int] | IntArray) -> Array:
-        """Return the largest distance of each source (vertex indices), shape (len(sources),).
+        """Return the largest distance from each source (vertex indices) to a target, shape (len(sources),).
 
-        A source that reaches no target at all has the eccentricity ``unreachable``.
+        A source that reaches no target has the eccentricity ``unreachable``.
 
         Raises:
-            Conflict: the values are no distances, but of another semiring.
+            Conflict: the values are no distances, but those of a semiring other than min-plus.
         """
         check_understood(self.path, self.attributes, MIN_PLUS)
         sources = check_index_array("sources", sources, self.n)
@@ -283,20 +284,20 @@ class SealedResult(SealedFolder, ABC):
         return row
 
     def source_position(self, vertex_index: int) -> int:
-        """Return the row of a source.  Raises NotFound if that vertex does not exist or is no source."""
+        """Return the number of the row of a source.  Raises NotFound if the vertex does not exist or is no source."""
         return int(self.source_positions([check_whole("vertex_index", vertex_index)])[0])
 
     def source_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
-        """Return the row of each source (vertex indices).  Raises NotFound if one does not exist or is no source."""
+        """Return the number of the row of each source (vertex indices).  Raises NotFound: a vertex is no source."""
         return self._positions(vertices, "source", self._rows_of, self.shape[0])
 
     def target_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
-        """Return the columns of targets (vertex indices).  Raises NotFound if one does not exist or is no target."""
+        """Return the number of the column of each target (vertex indices).  Raises NotFound: a vertex is no target."""
         return self._positions(vertices, "target", self._columns_of, self.shape[1])
 
     def vertex(self, text: str | int) -> int:
-        """Return the index of the vertex that has this name in the graph's file.  Raises NotFound, which names the
-        range of labels.
+        """Return the index of the vertex that has this name in the graph's file.  Raises NotFound, whose message names
+        the range of labels.
         """
         return index_of(self.labels, check_label("text", text))
 
@@ -316,7 +317,7 @@ class SealedResult(SealedFolder, ABC):
 
     @cached_property
     def coordinates(self) -> Coordinates | None:
-        """Where the vertices are; None if the graph had no coordinates.
+        """The coordinates of the vertices; None if the graph has no coordinates.
 
         Raises:
             StorageFailed: a file is missing or damaged.
@@ -334,12 +335,12 @@ class SealedResult(SealedFolder, ABC):
 
     @property
     def unit(self) -> str | None:
-        """What the distances measure, such as ``min``; None if no unit was given, or if they count arcs."""
+        """The unit of the distances, such as ``min``; None if no unit was given, or if the distances count arcs."""
         return said_unit(self.attributes.get("unit"))
 
     @property
     def measured(self) -> str:
-        """What the distances measure, in a word: the unit, else the column of the weights, else ``arcs`` or nothing."""
+        """A word for what distances measure: the unit, the column of the weights, or ``arcs``; empty if not known."""
         about = self.attributes
         return measured(self.unit, about.get("weight_column"), weighted=about.get("unit") != "hops")
 

@@ -1,6 +1,6 @@
-"""The colours of distances, the same on the page, in ``apsp plot`` and in notebooks: light is near, dark is far.
+"""The colours of distances on the dashboard, in ``apsp plot`` and in notebooks: light is near, dark is far.
 
-``service/dashboard/static/heat.js`` has the same stops; a test compares them.
+``service/dashboard/static/heat.js`` has a copy of ``STOPS``; a test compares them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 #: Red, green and blue of evenly spaced distances, the nearest first.
 STOPS: Final = ((255, 247, 214), (176, 220, 186), (79, 176, 162), (32, 122, 140), (35, 74, 112), (38, 28, 66))
-#: Ground and lines of the hatching that stands for *no path*, which differs from the colour of every distance.
+#: Background and line colour of the hatching that stands for *no path*; no distance has these colours.
 NO_PATH: Final = ("#cfcbc3", "#7d786e")
-#: Bars of histograms: the accent of the page.
+#: Colour of the bars of histograms: the accent colour of the dashboard.
 BARS: Final = "#0f766a"
-#: Colours of lines across histograms: ink, and one that contrasts with the bars.
+#: Colours of lines across histograms: that of text, and one that contrasts with the bars.
 INK: Final = "#1d1c1a"
 MARK: Final = "#ac3122"
 

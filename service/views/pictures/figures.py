@@ -40,11 +40,11 @@ def draw_matrix(
 
     Args:
         axes: where it is drawn.
-        distances: shape (height, width), the cells' values; +inf or NaN where there is no path.
+        distances: the values of the cells, shape (height, width); +inf or NaN where there is no path.
         shape: rows and columns of the matrix, for the scales.
         unit: what the colours measure.
-        largest: the distance that has the darkest colour; that of the farthest cell if None.  The lightest colour is
-            that of 0, or of the least cell if that is below 0.
+        largest: the distance with the darkest colour; None for the greatest distance of a cell.  The lightest colour
+            stands for 0, or for the least distance if it is negative.
     """
     import numpy as np
 
@@ -89,6 +89,6 @@ def draw_histogram(axes: Axes, edges: Sequence[float], counts: Sequence[int], un
 
 
 def count_axes(axes: Axes) -> None:
-    """Write the ticks of a histogram's axes as people do: 30,000, no factor beside the axis."""
+    """Write the tick labels of a histogram in full, such as 30,000, without a factor beside the axis."""
     axes.xaxis.set_major_formatter(lambda value, _: about(value))
     axes.yaxis.set_major_formatter(lambda value, _: about(value))

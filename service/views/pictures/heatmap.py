@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Observer = Callable[[int, npt.NDArray[np.generic]], None]
 
-#: Entries that are turned into float64 at a time: 8 MiB.
+#: Number of entries that are converted to float64 at a time; these take 8 MiB.
 _PIECE: Final = 2**20
 
 
@@ -29,9 +29,9 @@ class Picture:
     """A matrix, or the parts of it that were read, reduced to an image.
 
     Attributes:
-        image: mean of the reached entries in each cell, shape (at most side, at most side), NaN where none is reached.
-        eccentricities: the largest distance to another vertex, for each source that was read and reaches one.
-        rows_read, rows: number of rows that were read, and of all rows of the matrix.
+        image: mean of the entries with a path in each cell, shape (height, width); NaN if none has.
+        eccentricities: the largest distance to another vertex, for each row that was read and has one.
+        rows_read, rows: the number of rows that were read, and of all rows of the matrix.
     """
 
     image: Floats
@@ -48,11 +48,11 @@ def take_picture(
     Args:
         matrix: an open result.
         side: the most rows and columns of the picture.
-        budget: the most bytes of tiles to read, but at least one band; in larger matrices, evenly spaced bands of tiles
-            are read.
-        order: of rows and columns: ``near`` keeps regions of the graph together, ``label`` is the stored order.
+        budget: the most bytes of tiles to read, but at least one band (row of tiles) is read; of a larger matrix,
+            evenly spaced bands are read.
+        order: how rows and columns are ordered: ``near`` keeps regions of the graph together, ``label`` is as stored.
         monitor: receives the progress in bytes.
-        observe: called with each block of whole rows that is read, after the number of rows before it.
+        observe: called for each block of whole rows that is read, with the number of rows read before it and the block.
     """
     rows, columns = matrix.shape
     height, width = min(side, rows), min(side, columns)
@@ -81,7 +81,7 @@ def take_picture(
 
 
 def _ranks(matrix: SealedResult, order: Order) -> tuple[Ints, Ints]:
-    """Return the place of each row and of each column in the picture."""
+    """Return the position of each row and of each column in the order of the picture."""
     if order == "label":
         return np.arange(matrix.shape[0]), np.arange(matrix.shape[1])
     from engine.graph.ordering import halved_places
@@ -98,7 +98,9 @@ def _rank(places: npt.NDArray[np.int32]) -> Ints:
 
 
 def picture_rows(matrix: SealedResult, budget: int) -> list[Ints]:
-    """Return the rows to read, by bands of tiles: all, or as many as the budget in bytes allows, evenly spaced."""
+    """Return the rows to read, an array for each band of tiles: all bands, or as many evenly spaced bands as the budget
+    in bytes allows.
+    """
     height, there = matrix.grid.tile[0], matrix.grid.counts[0]
     band_bytes = matrix.grid.tile_bytes(matrix.dtype.itemsize) * matrix.grid.counts[1]
     wanted = max(1, min(there, budget // band_bytes))
@@ -127,6 +129,6 @@ def _largest(matrix: SealedResult, positions: Ints, entries: Floats, reached: np
 
 
 def _filled(image: Floats, seen: npt.NDArray[np.bool_]) -> Floats:
-    """Fill rows of the picture without data with the nearest row above (or the first)."""
+    """Fill each row of the picture without data with the nearest row with data above it, or else with the first one."""
     last = np.maximum.accumulate(np.where(seen, np.arange(len(seen)), int(np.argmax(seen))))
     return image[last]

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-#: Longer side of the picture, and the shortest and longest other side, in inches.
+#: Sides of the picture in inches: the longer side, and the bounds of the shorter side.
 _LONG, _LEAST, _MOST = 9.0, 4.5, 9.0
 #: At each end of a route, the mean height of this many vertices decides where the name of the end is written: above the
 #: end if they are below it, else below.
 _STEPS: Final = 5
 #: Most edges that an SVG or PDF holds as lines; more become one image, because the file would be too large to show.
 _MANY: Final = 60_000
-#: Inches above the map for the title, and below it for the scale.
+#: Inches above the map for the title, and inches below the map for the scale.
 _ABOVE, _BELOW = 0.85, 0.75
 
 
@@ -39,10 +39,10 @@ class Scheme:
     """Colours of a map.
 
     Attributes:
-        paper, ink, dim, line: of the background, text, lesser text, and edges without a colour of their own.
-        route: of the route and of the vertices at its ends.
-        near, far: the part of matplotlib's ``magma`` that is used, from 0 to 1; near distances contrast most with the
-            paper.
+        paper, ink, dim, line: colours of background, text, less important text, and edges without a distance.
+        route: colour of the route and of the vertices at its ends.
+        near, far: the ends of the part of matplotlib's colour map ``magma`` that is used, from 0 to 1; near distances
+            contrast most with the paper.
     """
 
     paper: str
@@ -62,16 +62,16 @@ SCHEMES: Final = {
 
 @dataclass(frozen=True, eq=False)
 class NetworkMap:
-    """What is drawn.
+    """The content of a map: a network, distances and a route.
 
     Attributes:
-        graph: its arcs are the lines.
-        coordinates: where the vertices are.
-        distances: from one vertex to each, NaN without a path, shape (n,).
-        source: the vertex from which distances are.
+        graph: the graph whose arcs are drawn as lines.
+        coordinates: coordinates of the vertices.
+        distances: distance from ``source`` to each vertex, NaN without a path, shape (n,).
+        source: index of the vertex from which distances are measured.
         title, subtitle: text above the map.
         route: the vertices of a route, in order; empty for none.
-        ends: names of the first and the last vertex, or of the first only.
+        ends: names of the first and the last vertex of the route, or of the first only.
         classes: bounds of isochrones, ascending; empty for continuous colours.
         unit: what distances measure; None if that is not known.
     """
@@ -89,11 +89,11 @@ class NetworkMap:
 
 
 def draw_map(network: NetworkMap, scheme: Scheme) -> Figure:
-    """Return the picture.
+    """Return the map as a figure.
 
     Args:
         network: what is drawn; at least one vertex has coordinates.
-        scheme: its colours.
+        scheme: the colours of the map.
 
     Raises:
         InvalidRequest: matplotlib is not installed.
@@ -131,9 +131,9 @@ def _size(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def _lines(network: NetworkMap, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of each edge, shape (edges, 2, 2), and its distance, the mean of those of its ends.
+    """Return coordinates of the ends of each edge, shape (edges, 2, 2), and the mean distance of its two ends.
 
-    Edges are in the order in which they are drawn: those without a distance first, then from far to near.
+    Edges are in the order in which they are drawn: edges without a distance first, then from far to near.
     """
     ends = edge_ends(network.graph, ~np.isnan(x))
     distance = network.distances[ends].mean(axis=1)
@@ -143,7 +143,7 @@ def _lines(network: NetworkMap, x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _colours(network: NetworkMap, scheme: Scheme) -> tuple[Colormap, Normalize]:
-    """Return the colours of distances: continuous ones, or one for each class and none beyond the last."""
+    """Return the colour map of distances: continuous, or with a colour for each class and ``line`` beyond the last."""
     from matplotlib import colormaps
     from matplotlib.colors import BoundaryNorm, LinearSegmentedColormap, ListedColormap, Normalize
 
@@ -191,7 +191,7 @@ def _shades(distances: Floats, scheme: Scheme, colours: tuple[Colormap, Normaliz
 
 
 def _draw_route(axes: Axes, network: NetworkMap, scheme: Scheme, place: tuple[Floats, Floats]) -> None:
-    """Draw the route on its own light border, and the ends with their names."""
+    """Draw the route with a light border, and its end vertices with their names."""
     x, y = place
     route = np.asarray(network.route, np.int64)
     if len(route) > 1:
@@ -210,9 +210,9 @@ def _draw_route(axes: Axes, network: NetworkMap, scheme: Scheme, place: tuple[Fl
 
 
 def _write_name(axes: Axes, spot: tuple[float, float], name: str, scheme: Scheme, route: float) -> None:
-    """Write the name of a vertex beside it, on the side where there is more of the map, and not on the route.
+    """Write the name of a vertex beside it, on the side where there is more space, and not on the route.
 
-    ``route`` is the height of the route near the vertex.
+    ``spot`` is the place of the vertex, and ``route`` the mean y of the route near it.
     """
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     across = spot[0] > (left + right) / 2
@@ -234,7 +234,7 @@ def _write_name(axes: Axes, spot: tuple[float, float], name: str, scheme: Scheme
 
 
 def _draw_legend(figure: Figure, network: NetworkMap, scheme: Scheme, colours: tuple[Colormap, Normalize]) -> None:
-    """Draw what the colours mean below the map."""
+    """Draw the legend of the colours below the map."""
     from matplotlib.colorbar import ColorbarBase
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -254,7 +254,7 @@ def _draw_legend(figure: Figure, network: NetworkMap, scheme: Scheme, colours: t
 
 
 def _draw_classes(figure: Figure, network: NetworkMap, scheme: Scheme, colour_map: Colormap) -> None:
-    """Draw a swatch for each class, and one for what lies beyond the last."""
+    """Draw a legend with a swatch for each class, and a swatch for distances beyond the last class."""
     from matplotlib.lines import Line2D
 
     unit = f" {network.unit}" if network.unit else ""

@@ -16,16 +16,16 @@ from service.jobs.results import Array, ResultReader
 from storage.errors import InvalidRequest
 from storage.matrix.reader import Matrix
 
-#: the most bytes of tiles read for one answer, unless ``_FEWEST`` rows need more
+#: the most bytes of tiles read for one answer; at least ``_FEWEST`` rows are read even if they need more
 BUDGET: Final = 512 << 20
 _FEWEST: Final = 4
-#: the most bytes of rows in memory at a time, unless one row has more
+#: the most bytes of rows in memory at a time; at least one row is read even if it has more
 _HELD: Final = 128 << 20
 IntArray = npt.NDArray[np.int64]
 
 
 def spread(first: int, count: int, most: int) -> IntArray:
-    """Return at most ``most`` of ``count`` positions from ``first`` on: the middles of equal parts, or all positions.
+    """Return at most ``most`` of ``count`` positions from ``first`` on: all of them, or the middles of equal parts.
 
     Args:
         first: the first position.
@@ -39,14 +39,13 @@ def spread(first: int, count: int, most: int) -> IntArray:
 def sample(
     result: ResultReader, *, row: int, rows: int | None, column: int, columns: int | None, size: int
 ) -> dict[str, Any]:
-    """Return the entries of evenly spaced rows and columns of a rectangle, at most ``size`` of each; all if there are
-    no more.
+    """Return the entries of evenly spaced rows and columns of a rectangle: at most ``size`` rows and ``size`` columns.
 
     Args:
         result: the matrix.
         row, column: where the rectangle begins, as positions in the matrix, from 0.
-        rows, columns: how large it is; to the end of the matrix if None.
-        size: most rows and columns of the answer.  There are fewer rows if that many would mean reading too many bytes.
+        rows, columns: the size of the rectangle; None for all up to the end of the matrix.
+        size: most rows and columns of the answer.  Rows are further limited by the bytes of tiles to read (``BUDGET``).
 
     Raises:
         InvalidRequest: the rectangle leaves the matrix, or is empty.
@@ -66,8 +65,9 @@ def sample(
 
 
 def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
-    """Return the largest finite distance from evenly spaced sources, at most ``size``, to other targets; None for none.
+    """Return facts about at most ``size`` evenly spaced sources.
 
+    ``eccentricities`` are the largest finite distances from each source to other targets, None if it reaches none.
     ``reached`` is the number of targets that each source reaches, counting the source if it is a target; ``central``
     says which sources reach enough targets to be compared for the radius (``engine.rows.summary.comparable``).
     """
@@ -83,7 +83,7 @@ def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
         others = row[reached & (matrix.targets != source)]
         found.append(result.numbers(others[[int(np.argmax(others))]])[0] if len(others) else None)
     names = [result.label(v) for v in sources.tolist()]
-    least = matrix.summary.get("central_reach")  # the least reach that counts for the radius; old summaries lack it
+    least = matrix.summary.get("central_reach")  # sources that reach fewer targets do not count for the radius
     central = reach >= least if isinstance(least, int) else comparable(reach)
     return {
         "sources": names, "eccentricities": found, "reached": reach.tolist(), "central": central.tolist(),
@@ -92,7 +92,9 @@ def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
 
 
 def _rows(matrix: Matrix, positions: IntArray) -> Iterator[Array]:
-    """Yield the rows at ascending positions, a band of tiles at a time: reading one reads all of a packed tile."""
+    """Yield the rows at ascending positions.  Those of a band of tiles are read together, because a packed tile can
+    only be read as a whole.
+    """
     most = max(1, _HELD // max(1, matrix.shape[1] * matrix.dtype.itemsize))
     bands = positions // matrix.grid.tile[0]
     for group in np.split(positions, np.flatnonzero(np.diff(bands)) + 1):
@@ -109,7 +111,9 @@ def _extent(side: str, first: int, count: int | None, limit: int) -> int:
 
 
 def _rows_within(result: ResultReader, first: int, count: int, most: int) -> int:
-    """Return how many rows may be read so that their bands of tiles stay within the budget, at least ``_FEWEST``."""
+    """Return how many rows to read, at most ``most`` and at least ``_FEWEST``, so that their tiles stay within
+    ``BUDGET``.
+    """
     grid = result.matrix.grid
     band = grid.counts[1] * grid.tile_bytes(result.matrix.dtype.itemsize)
     height = grid.tile[0]

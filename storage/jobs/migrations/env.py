@@ -1,4 +1,4 @@
-"""The script that alembic runs: it makes the pending changes on the given connection, in its open transaction."""
+"""The script that alembic runs: it executes the pending migrations in the open transaction of a given connection."""
 
 from __future__ import annotations
 

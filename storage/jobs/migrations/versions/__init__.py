@@ -1,1 +1,1 @@
-"""One module for each change, in order; each names the change that it follows."""
+"""The migrations in order, a module for each; a module names the migration before it."""

@@ -1,4 +1,4 @@
-"""The tables as they were before migrations were kept."""
+"""Creates the tables as they were before migrations were introduced."""
 
 from __future__ import annotations
 

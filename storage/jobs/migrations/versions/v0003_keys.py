@@ -10,7 +10,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Add two tables; existing ones are unchanged."""
+    """Add two tables; existing tables are unchanged."""
     op.create_table(
         "keys",
         sa.Column("id", sa.String(16), primary_key=True),

@@ -1,4 +1,4 @@
-"""Adds the sessions of people who are signed in on the page."""
+"""Adds the sessions of people who are logged in on the dashboard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Add a table; existing ones are unchanged."""
+    """Add a table; existing tables are unchanged."""
     op.create_table(
         "sessions",
         sa.Column("digest", sa.String(64), primary_key=True),

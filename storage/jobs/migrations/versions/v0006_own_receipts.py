@@ -10,7 +10,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Add two columns, filled for the first owner of each graph (whose upload has the graph's time of creation)."""
+    """Add two columns.  They are filled for the first owner of a graph: the owner whose upload created the graph."""
     for name in ("facts", "receipt"):
         op.add_column("graph_owners", sa.Column(name, sa.JSON))
     op.execute(

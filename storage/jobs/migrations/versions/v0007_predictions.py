@@ -1,4 +1,4 @@
-"""Adds what the plan of each job predicted, so that a short runner finds its jobs."""
+"""Adds the seconds and bytes that the plan of a job predicts, so that a runner for short jobs finds them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Add two columns and their index; jobs that wait during the migration get no prediction, so they are not short."""
+    """Add two columns and an index.  Jobs that already wait get no prediction, so no short runner takes them."""
     op.add_column("jobs", sa.Column("predicted_seconds", sa.Float))
     op.add_column("jobs", sa.Column("predicted_memory", sa.BigInteger))
     op.create_index("jobs_by_prediction", "jobs", ["state", "predicted_seconds"])

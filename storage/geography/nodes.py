@@ -97,7 +97,7 @@ def _matched(table: PointTable, labels: npt.NDArray[Any]) -> tuple[npt.NDArray[n
 
 
 def _system(table: PointTable, system: str | None) -> tuple[bool, list[str]]:
-    """Return whether the coordinates are degrees, and a note if a system was assumed because none is named."""
+    """Return whether the coordinates are degrees, and a list with a note if their system had to be assumed."""
     if table.system is not None and system not in (None, table.system):
         raise InvalidRequest(
             f"{table.path} says that its coordinates are {table.system}, and --coordinates {system} was given",

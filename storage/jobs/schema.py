@@ -152,7 +152,7 @@ graph_owners = Table(
 
 @dataclass(frozen=True)
 class GraphRecord:
-    """One uploaded graph.  ``facts`` are facts such as directed, weighted, integral, arcs and the range of the weights."""
+    """One uploaded graph; ``facts`` are directed, weighted, integral, arcs, the range of the weights, and others."""
 
     id: str
     digest: str
@@ -255,8 +255,8 @@ class RunnerRecord:
 class Submission:
     """A job to be submitted; :class:`JobRecord` describes the fields that both classes have.
 
-    ``key`` is the Idempotency-Key of the request, and ``digest`` the digest of the request.  ``most_of_owner`` limits the
-    open jobs of the owner, and ``most`` the open jobs of all owners.
+    ``key`` is the Idempotency-Key of the request, and ``digest`` the digest of the request.  ``most_of_owner`` limits
+    the open jobs of the owner, and ``most`` the open jobs of all owners.
     """
 
     graph: str

@@ -56,8 +56,8 @@ class JobSearch:
     _database: Database
 
     def find_jobs(self, wanted: JobFilter, limit: int, before: str | None = None) -> list[JobRecord]:
-        """Return jobs without their options, the newest first.  If only waiting jobs are wanted, they are in the order of
-        the queue.
+        """Return jobs without their options, the newest first.  If only waiting jobs are wanted, they are in the order
+        of the queue.
 
         Args:
             wanted: conditions that the jobs fulfil.

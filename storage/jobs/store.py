@@ -77,8 +77,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
     # Graphs
 
     def add_graph(self, record: GraphRecord) -> tuple[GraphRecord, bool]:
-        """Record a graph unless a graph of equal content is recorded.  Return the record of the graph, and whether it is
-        new or had been removed before.
+        """Record a graph unless a graph of equal content is recorded.  Return the record of the graph, and whether it
+        is new or had been removed before.
         """
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"graph {record.digest}")
@@ -104,8 +104,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
             connection.execute(update(graphs).where(graphs.c.id == graph_id).values(name=name))
 
     def list_graphs(self, limit: int, after: float | None = None) -> list[GraphRecord]:
-        """Return the newest ``limit`` graphs, newest first.  With ``after``, only graphs that were created before this time
-        are returned, to continue a list.
+        """Return the newest ``limit`` graphs, newest first.  With ``after``, only graphs that were created before this
+        time are returned, to continue a list.
         """
         query = select(graphs).where(graphs.c.removed.is_(None))
         if after is not None:
@@ -142,7 +142,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
         return self.submit(Submission(graph_id, options, plan, name))[0]
 
     def submit(self, asked: Submission) -> tuple[JobRecord, bool]:
-        """Accept a job durably.  Return the job and True, or, if the same request was sent before, the earlier job and False.
+        """Accept a job durably.  Return the job and True, or the earlier job and False if the request was sent before.
 
         Raises:
             NotFound, Gone: the graph does not exist, or was removed.
@@ -200,8 +200,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
                 connection.execute(insert(idempotency).values(**entry))
 
     def finished(self, owner: str | None, fingerprint: str) -> JobRecord | None:
-        """Return the owner's newest successful job with this fingerprint (digest of graph and options) that still has its
-        result; None if there is none.
+        """Return the owner's newest successful job with this fingerprint (digest of graph and options) that still has
+        its result; None if there is none.
         """
         query = select(jobs).where(
             jobs.c.fingerprint == fingerprint, jobs.c.state == SUCCESSFUL, jobs.c.removed.is_(None),
@@ -311,8 +311,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
             )  # fmt: skip
 
     def delete(self, job_id: str) -> None:
-        """Delete a job that has ended, but remember its id.  Raises NotFound or Gone if there is no such job, Conflict if
-        the job is open.
+        """Delete a job that has ended, but remember its id.  Raises NotFound or Gone if there is no such job, Conflict
+        if the job is open.
         """
         with self._database.transaction("durable") as connection:
             record = _find(connection, job_id, lock=True)
@@ -322,7 +322,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
 
 
 def _prediction(asked: Submission) -> Json:
-    """Return the columns with the plan's predictions; none unless the plan is for the processors of one machine."""
+    """Return the predicted seconds and memory as columns; no columns unless one machine's processors solve the job."""
     plan = asked.plan
     if plan.get("device") != "cpu" or plan.get("workers"):
         return {}

@@ -1,10 +1,10 @@
 """Downloads a sealed result file by file, checks the files against the seal, and publishes the store once it is
 complete.
 
-The seal (``zarr.json``) holds size and checksum of every file except the tiles.  One of these files, the manifest, holds
-sizes and checksums of the tiles.  So only the seal has to be trusted, and it contains its own digest.  The files are in
-the working folder next to the target (``storage.matrix.working_dir``).  This folder remains if the process ends, so that
-a later download continues with the tiles that are there.
+The seal (``zarr.json``) holds size and checksum of every file except the tiles.  One of these files, the manifest,
+holds sizes and checksums of the tiles.  So only the seal has to be trusted, and it contains its own digest.  The files
+are in the working folder next to the target (``storage.matrix.working_dir``).  This folder remains if the process ends,
+so that a later download continues with the tiles that are there.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _TABLE: Final = re.compile(r"tables/[a-z]+/c/", re.ASCII)
 
 @dataclass(frozen=True)
 class Piece:
-    """A file of the store: its path below the root, and its mark (size and checksum).  The checksum of a tile is that of
-    its entries, without the checksum at the end of the file.
+    """A file of the store: its path below the root, and its mark (size and checksum).  The checksum of a tile is that
+    of its entries, without the checksum at the end of the file.
     """
 
     name: str

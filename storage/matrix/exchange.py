@@ -36,8 +36,8 @@ class TileFile:
 
 @dataclass(frozen=True)
 class Marks:
-    """Bytes (``sizes``) and checksums of tiles, beginning with the tile row ``first``.  Both arrays have the shape (tile
-    rows, tiles across); 0 stands for unknown.
+    """Bytes (``sizes``) and checksums of tiles, beginning with the tile row ``first``.  Both arrays have the shape
+    (tile rows, tiles across); 0 stands for unknown.
     """
 
     first: int
@@ -124,7 +124,7 @@ def remove_panel(path: Path) -> None:
 
 
 def _parts(size: int) -> tuple[range, list[int], list[int]]:
-    """Divide a panel of ``size`` bytes into files.  Return their numbers, and the byte offsets of their begins and ends."""
+    """Divide a panel of ``size`` bytes into files.  Return their numbers, their first bytes, and the ends after them."""
     share = max(PIECE, -(-size // (PARTS * PIECE)) * PIECE)
     begins = list(range(0, size, share))
     return range(len(begins)), begins, [min(size, begin + share) for begin in begins]

@@ -34,8 +34,8 @@ from storage.version import VERSION
 #: reader of version 2 would pass through these.  Version 4 is a prepared graph, which has tables instead of a matrix.
 #: Version 5 is a table of measures or of near pairs, which has no matrix either.  Version 6 has further arrays, whose
 #: tiles a reader of version 5 would neither check nor copy.  Version 7 has values of a semiring other than min-plus,
-#: which a reader of version 6 would take for distances.  Version 8 is a prepared graph in the compact form, which has no
-#: tables.
+#: which a reader of version 6 would take for distances.  Version 8 is a prepared graph in the compact form, which has
+#: no tables.
 FORMAT_VERSION: Final = 8
 _SEMIRING_VERSION: Final = 7
 DISTANCES: Final = "distances"
@@ -87,8 +87,8 @@ def crc32c(data: bytes | Array, before: int = 0) -> int:
 def _c_function() -> Callable[[int, int, int], int] | None:
     """Return the C function of google_crc32c, to be called through ctypes without the GIL; None if it is not found.
 
-    The Python function of the package holds the GIL while it computes: threads that wrote tiles of 2 MiB reached 2.4 GB/s
-    together, with 16 threads as well as with 64.
+    The Python function of the package holds the GIL while it computes: threads that wrote tiles of 2 MiB reached 2.4
+    GB/s together, with 16 threads as well as with 64.
     """
     try:
         from google_crc32c import _crc32c
@@ -167,8 +167,8 @@ def fill_value(dtype: np.dtype[np.generic], unreachable: float) -> Any:
     """Return the value that a Zarr client reads in place of a lost tile: NaN for floats, the type's maximum for
     integers.
 
-    These values cannot be mistaken for a distance or for *unreachable*.  Raises InvalidRequest if ``unreachable`` is the
-    maximum of an integer type.
+    These values cannot be mistaken for a distance or for *unreachable*.  Raises InvalidRequest if ``unreachable`` is
+    the maximum of an integer type.
     """
     if dtype.kind == "f":
         return float("nan")
@@ -229,7 +229,7 @@ def quantity_document(grid: TileGrid, name: str, attributes: Mapping[str, Any]) 
     Args:
         grid: shape and tiles of the matrix.
         name: name of the quantity.
-        attributes: the attributes of the store, of which compression, and type and unreachable of the quantity are used.
+        attributes: the attributes of the store: its compression, and type and unreachable of the quantity are used.
     """
     about = attributes[ALSO][name]
     document = json.loads(distances_document(grid, {**attributes, **about, "unit": name}))
@@ -283,7 +283,7 @@ def group_document(attributes: Mapping[str, object], metadata: Mapping[str, obje
 
 
 def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping[str, FileMark] | None = None) -> bytes:
-    """Return the bytes of the root document that seals the store in ``folder``.  All other files must be written before.
+    """Return the bytes of the root document that seals the store in ``folder``; all other files exist already.
 
     Args:
         folder: the folder of the store.

@@ -178,7 +178,7 @@ def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common
 
 
 def write_graph(folder: Path, graph: Graph) -> None:
-    """Write the arcs, the coordinates if the graph has any, and the ``zarr.json`` of the Zarr groups.  Raises OSError."""
+    """Write the arcs, the coordinates if there are any, and the ``zarr.json`` of the Zarr groups.  Raises OSError."""
     arcs = folder / "graph"
     side_array(arcs / "indptr", graph.indptr, ("boundary",))
     side_array(arcs / "heads", graph.heads, ("arc",))
@@ -199,7 +199,7 @@ def write_graph(folder: Path, graph: Graph) -> None:
 
 
 def further(common: Mapping[str, object]) -> dict[str, dict[str, Any]]:
-    """Return type and ``unreachable`` of each array of sums of a quantity, from the attributes ``common`` of a store."""
+    """Return type and ``unreachable`` of each array of sums, by quantity, from the attributes of a store."""
     found: dict[str, dict[str, Any]] = plain(common.get(ALSO) or {})
     return found
 

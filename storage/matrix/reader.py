@@ -147,9 +147,9 @@ def get_ready() -> None:
 class Matrix(SealedResult):
     """A sealed store of tiles, open for reading; safe to use from many threads.
 
-    The first read of a tile verifies its checksum.  If the store is replaced while it is open, it is still read from the
-    old files; once these are gone, StorageFailed is raised.  Old and new entries are never mixed.  The attributes are
-    those of the base class ``SealedResult``.
+    The first read of a tile verifies its checksum.  If the store is replaced while it is open, it is still read from
+    the old files; once these are gone, StorageFailed is raised.  Old and new entries are never mixed.  The attributes
+    are those of the base class ``SealedResult``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:

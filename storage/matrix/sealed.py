@@ -128,7 +128,7 @@ class SealedFolder:
         self.close()
 
     def _side(self, name: str) -> Array:
-        """Read a small array.  Its files are verified first, because Zarr reads fill values in place of a lost chunk."""
+        """Read a small array.  Its files are verified first, because Zarr would read fill values for a lost chunk."""
         try:
             self._checked(f"{name}/{ROOT_DOCUMENT}")
             found = read_side_array(self._arrays[name], lambda key: self._checked(f"{name}/{key}"))
@@ -225,8 +225,8 @@ class SealedResult(SealedFolder, ABC):
         """Return the reachable targets nearest to a source (vertex index), without the source itself, and their
         distances.
 
-        Ties are in the order of the columns.  For a semiring other than min-plus, the targets with the best values, such
-        as the widest paths, are returned.
+        Ties are in the order of the columns.  For a semiring other than min-plus, the targets with the best values,
+        such as the widest paths, are returned.
 
         Args:
             source: vertex index.

@@ -197,7 +197,7 @@ class Settings(BaseModel):
         return re.sub(r"[^A-Za-z0-9_.\-]", "-", self.node or socket.gethostname())[:60]
 
     def slot(self, device: str) -> str:
-        """Return the name of the slot of one runner, unique among all nodes that share the database."""
+        """Return the name of a runner's slot, NODE/DEVICE, which is unique among all nodes that share the database."""
         return f"{self.node_name}/{device}"
 
     def runner_lock(self, device: str) -> Path:

@@ -150,7 +150,7 @@ class Service:
             pool.stop()
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
-        """Return the job of this id.  Raises NotFound if there is none or if it belongs to another owner."""
+        """Return the job with this id.  Raises NotFound if there is no such job, or if it belongs to another owner."""
         if "\0" in job_id:  # PostgreSQL refuses null characters with an error
             raise NotFound(f"there is no job {job_id!r}")
         try:
@@ -223,7 +223,7 @@ class Service:
             Objects(self.settings.store_url).remove_all(f"graphs/{graph_id}/")
 
     def result(self, job_id: str, caller: Caller, *, semiring: str | Collection[str] = MIN_PLUS) -> ResultReader:
-        """Return the result of a job, for the questions of one request.
+        """Return the result of a job, for the queries of one request.
 
         Args:
             job_id: id of the job.
@@ -235,7 +235,7 @@ class Service:
             Gone: the job or its result was removed.
             ResultNotReady: the job is open, or its store was lost and it was queued again.
             NoResult: the job ended without a result.
-            Conflict: the values of the result are of another semiring.
+            Conflict: the values of the result are of a semiring that the caller does not understand.
         """
         found = self.results.peek(job_id, caller)
         if found is None:
@@ -251,7 +251,7 @@ class Service:
         return found.asked_by(caller.owner)
 
     def _redo(self, record: JobRecord) -> None:
-        """Queue a job again if its store is lost and raise ResultNotReady; return if the store exists after all."""
+        """If the store of a job is lost, queue the job again and raise ResultNotReady; else do nothing."""
         again = redo_if_lost(self.settings, self.jobs, record)
         if again is None:
             return

@@ -86,7 +86,7 @@ def check_distance(field: str, value: Any) -> float:
     """Return ``value`` as a distance of at least 0.
 
     Raises:
-        InvalidRequest: it is no number, negative, infinite or NaN.
+        InvalidRequest: ``value`` is no number, negative, infinite or NaN.
     """
     found = check_number(field, value)
     if not 0 <= found < math.inf:
@@ -253,7 +253,7 @@ def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
         n: the number of vertices.
 
     Returns:
-        int64, shape (k,); ``value`` itself if it is such an array.
+        The indices, int64, shape (k,); ``value`` itself if it is such an array.
 
     Raises:
         InvalidRequest: ``value`` is something else; floats are not rounded, and bools are not taken for numbers.
@@ -264,10 +264,10 @@ def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:
     listed = isinstance(value, list | tuple | range)
     try:
         found = unmasked(field, value) if listed or hasattr(value, "__array__") else np.zeros((0, 0))
-    except ValueError:  # NumPy refuses lists of different lengths
+    except ValueError:  # NumPy refuses nested lists of different lengths
         found = np.zeros((0, 0))
     whole = found.dtype.kind in "iu" or (found.dtype.kind == "O" and all(type(one) is int for one in found.flat))
-    if listed and whole:  # NumPy turns bools among numbers into numbers
+    if listed and whole:  # NumPy turns bools in a list of numbers into numbers
         whole = all(kind is not bool and issubclass(kind, (int, np.integer)) for kind in set(map(type, value)))
     if found.ndim != 1 or not (whole or not found.size):
         raise InvalidRequest(f"{field} must be a list of vertex indices, found {shown(value)}", field=field)

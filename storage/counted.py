@@ -22,7 +22,7 @@ def counted(count: int, nouns: str) -> str:
 
     Args:
         count: the number.
-        nouns: what is counted, in the plural; only its last word is made singular.
+        nouns: what is counted, in the plural; only the last word is made singular.
     """
     *before, noun = nouns.split(" ")
     return " ".join((f"{count:,}", *before, singular(noun) if count == 1 else noun))

@@ -17,7 +17,7 @@ class ApspError(Exception):
     kind: ClassVar[str] = "internal"
 
     def details(self) -> dict[str, object]:
-        """Machine-readable members that go with the message (JSON types only)."""
+        """Return machine-readable facts about the error, in addition to the message (JSON types only)."""
         return {}
 
 
@@ -32,7 +32,7 @@ class InvalidGraph(ApspError):
         self.field = field
 
     def details(self) -> dict[str, object]:
-        """Return the line and field at fault, where they are known."""
+        """Return the line and the field at fault, as far as they are known."""
         return {k: v for k, v in (("line", self.line), ("field", self.field)) if v is not None}
 
 
@@ -60,7 +60,7 @@ class LimitExceeded(InvalidRequest):
         self.limit, self.requested, self.setting = limit, requested, setting
 
     def details(self) -> dict[str, object]:
-        """Return the limit, what was asked, and the name of the setting that holds the limit."""
+        """Return the limit, the requested number, and the name of the setting that holds the limit."""
         return {"limit": self.limit, "requested": self.requested, "setting": self.setting}
 
 

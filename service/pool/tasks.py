@@ -44,7 +44,7 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
     Args:
         settings: the service's settings.
         path: the uploaded file.
-        request: how to read it, as arguments of ``read_graph``.
+        request: arguments of ``read_graph`` by name.
 
     Raises:
         InvalidGraph and others: as ``storage.readers.read_graph`` does.
@@ -72,11 +72,11 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
 
 
 def read_table_upload(path: Path, most_rows: int, most_columns: int, holds: str = "opportunities") -> None:
-    """Check an uploaded table, and write it as Parquet beside ``path``, with ``-normal.parquet`` behind its name.
+    """Check an uploaded table, and write it as Parquet into a file beside ``path`` that ends in ``-normal.parquet``.
 
     Args:
         path: the uploaded file.
-        most_rows, most_columns: rows and columns of numbers that it may have.
+        most_rows, most_columns: the most rows, and the most columns of numbers, that the table may have.
         holds: ``opportunities`` or ``demands``.
 
     Raises:
@@ -103,7 +103,8 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     Raises:
         InvalidRequest: options that make no sense, a source or target that is no vertex.
         NegativeCycle, DoesNotFit: the job cannot be done.
-        Gone, Conflict, StorageFailed: the prepared result that it names is gone, holds other weights, or is damaged.
+        Gone, Conflict, StorageFailed: the prepared result that ``request`` names is gone, has different weights, or is
+            damaged.
     """
     from engine.api.solve import make_plan
     from engine.graph.profile import GraphProfile
@@ -137,8 +138,8 @@ def with_asked(graph: Graph, request: Mapping[str, Any], settings: Settings) -> 
         settings: the service's settings.
 
     Raises:
-        InvalidRequest: the graph has no such quantity, one is named twice, or results are in an object store, which
-            cannot hold further arrays.
+        InvalidRequest: the graph has no such quantity, a quantity is named twice, or results are in an object store,
+            which cannot hold the arrays of sums.
     """
     names = request.get("also") or []
     if not names and not graph.quantities:

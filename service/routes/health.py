@@ -114,7 +114,7 @@ def ready(response: Response, service: Shared) -> Health:
 
 
 def _runners(service: Service) -> tuple[str, dict[str, str]]:
-    """Return ``ok``, or why no runner can work, and what is wrong with each runner that is out of service."""
+    """Return ``ok`` or the reason why no runner can work; and what is wrong with each runner that is out of service."""
     # The short runner does not count: if it is the only one alive, all longer jobs wait.
     runners = [runner for runner in service.jobs.list_runners() if runner.device != SHORT]
     alive = [runner for runner in runners if not silent(runner, service.settings)]

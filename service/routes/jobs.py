@@ -202,7 +202,7 @@ async def get_events(
 
 
 class _Events(StreamingResponse):
-    """An event stream that counts towards its caller's limit while it runs."""
+    """An event stream that counts towards the caller's limit of streams while it runs."""
 
     def __init__(self, service: Service, owner: str | None, stream: AsyncIterator[bytes]) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}

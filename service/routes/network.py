@@ -53,7 +53,7 @@ def get_network(*, job_id: str, service: Shared, opened: Opened, tagged: Tagged,
 
 
 def _check_size(matrix: Any, limit: int) -> None:
-    """Refuse a network of too many numbers before anything of it is read.  Raises LimitExceeded."""
+    """Refuse a network of too many numbers before any of them is read.  Raises LimitExceeded."""
     numbers = 2 * matrix.n + matrix.arcs
     if numbers > limit:
         raise LimitExceeded(

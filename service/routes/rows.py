@@ -163,7 +163,7 @@ def _places(names: list[str] | None, points: list[str] | None, side: str) -> lis
 
 
 class _Rectangle:
-    """The entries from ``sources`` to ``targets``, lists of vertices and points; None for all of them."""
+    """The wanted entries.  ``sources`` and ``targets`` are lists of vertices and points, or None for all vertices."""
 
     sources: list[Any] | None = None
     targets: list[Any] | None = None

@@ -113,7 +113,7 @@ class _Part:
     """The part of a table that a query asks for, checked.
 
     Attributes:
-        first: the first row, in the order asked.
+        first: number of the first row, in the order that the query asks for.
         mark: identifies the order of the rows; a cursor that was made for a different order is refused.
     """
 

@@ -26,7 +26,7 @@ from storage.version import VERSION
 #: Most bytes of a URL, and of a body.  URLs are long because OSRM's requests name their places there.
 _ADDRESS_BYTES: Final = 1 << 20
 _BODY_BYTES: Final = 16 << 20
-#: Requests that are answered at a time; more get 503.
+#: Requests that are answered at a time; any further request gets status 503.
 _MOST_AT_ONCE: Final = 64
 #: Names of this machine that a request's ``Host`` may have; VROOM looks for a server at 0.0.0.0 by default.
 _NAMES: Final = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0", "testserver"]  # noqa: S104 - a name, not an address
@@ -39,7 +39,7 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
     Args:
         network: the network that requests are about.
         local: whether to answer only requests whose ``Host`` is a name of this machine, so that no web page can reach
-            the service under a name of its own.
+            the service under the page's host name (DNS rebinding).
     """
     app = FastAPI(title="apsp serve-routes", version=VERSION, docs_url=None, redoc_url=None)
     osrm, valhalla = Osrm(network), Valhalla(network)
@@ -75,8 +75,8 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 def _asked(request: Request, places: str) -> tuple[str, dict[str, str]]:
     """Return the places and the parameters of a request of OSRM.
 
-    A polyline may contain question marks, which clients send unencoded; the parameters then begin after its closing
-    bracket.
+    A polyline may contain question marks, which clients send unencoded; the parameters then begin after the
+    closing bracket of the polyline.
     """
     raw: bytes = request.scope["query_string"]
     if places.startswith(("polyline(", "polyline6(")) and ")" not in places and _BRACKET.search(raw):

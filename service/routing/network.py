@@ -32,7 +32,7 @@ class Stops:
         vertices: vertex indices, shape (k,).
         metres: how far each vertex is from its place, shape (k,).
         lon, lat: degrees of the vertices, shape (k,).
-        names: names of the vertices, empty where there is none.
+        names: names of the vertices, empty for vertices without a name.
     """
 
     vertices: Indices
@@ -55,9 +55,9 @@ class Leg:
     """A shortest path between two stops.
 
     Attributes:
-        seconds: how long it takes; None if the result has no times.
-        metres: its length; if the distances of the result are times, the sum of straight lines between its vertices.
-        vertices: indices of its vertices, in order.
+        seconds: duration of the path; None if the result has no times.
+        metres: length of the path; if the distances of the result are times, the sum of straight lines along it.
+        vertices: vertex indices of the path, in order.
         lon, lat: degrees of those vertices that have coordinates, in order, shape (k,).
     """
 
@@ -69,16 +69,16 @@ class Leg:
 
 
 class RoutingNetwork:
-    """A solved matrix or a prepared graph, in degrees, seconds and metres; safe to use from many threads.
+    """A solved matrix or a prepared graph, which answers in degrees, seconds and metres; safe to use from many threads.
 
     Args:
         matrix: the open result, of all vertices.
-        unit: unit of its distances; None for the unit that the result records.
+        unit: unit of the distances; None for the unit that the result records.
         speed: kilometres an hour that turn lengths into times; None for no times.
-        most: entries of the largest table.
+        most: the most entries that a table may have.
 
     Raises:
-        InvalidRequest: the result has no longitudes and latitudes, not all vertices, or no unit of time or length.
+        InvalidRequest: the result lacks longitudes and latitudes, some vertices, or a unit of time or length.
     """
 
     def __init__(self, matrix: SealedResult, *, unit: str | None, speed: float | None, most: int) -> None:
@@ -203,7 +203,7 @@ class RoutingNetwork:
 
 
 def _factors(unit: str | None, speed: float | None) -> tuple[float | None, float | None]:
-    """Return how many seconds and how many metres a unit of distance is; None for what is not known."""
+    """Return how many seconds, and how many metres, a unit of distance is; None for each that is not known."""
     known = (unit or "").strip()
     if known in SECONDS:
         if speed is not None:

@@ -44,7 +44,8 @@ _SILENT: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     "nearest": {},
     "trip": {"annotations": frozenset({"false"})},
 }
-#: Parameters that are understood.  Hints, which only save OSRM a search, are accepted with any value and ignored.
+#: Parameters that each service understands.  Hints, which only save OSRM a search, are accepted with any value and
+#: ignored.
 _PLACED: Final = frozenset({"radiuses", "approaches", "hints"})
 _OWN: Final[Mapping[str, frozenset[str]]] = {
     "table": _PLACED
@@ -69,7 +70,7 @@ class Osrm:
         }  # fmt: skip
 
     def answer(self, service: str, places: str, query: Mapping[str, str]) -> tuple[int, Answer]:
-        """Answer one request; tables are arrays, with +inf where there is no way.
+        """Answer one request.  Tables in the answer are arrays, with +inf where there is no way.
 
         Args:
             service: one of ``SERVICES``.
@@ -206,10 +207,10 @@ class Osrm:
 
 
 def parse_places(text: str) -> tuple[Floats, Floats]:
-    """Return longitudes and latitudes of the coordinates of an address.
+    """Return the longitudes and latitudes that a part of a URL lists, or encodes as a polyline.
 
     Raises:
-        InvalidRequest: they cannot be understood, or are out of range.
+        InvalidRequest: the coordinates cannot be understood, or are out of range.
         LimitExceeded: there are more than ``MOST_PLACES``.
     """
     text = text.removesuffix(".json")

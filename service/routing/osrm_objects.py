@@ -25,7 +25,7 @@ class RouteForm:
     Attributes:
         geometries: how lines are written: ``polyline``, ``polyline6`` or ``geojson``.
         overview: whether the line of the whole route is written.
-        steps: whether the steps of its legs are written.
+        steps: whether the steps of the legs are written.
     """
 
     geometries: str

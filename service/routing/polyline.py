@@ -11,7 +11,7 @@ from storage.errors import InvalidRequest
 
 
 def encode(lat: Iterable[float], lon: Iterable[float], digits: int = 5) -> str:
-    """Return places in degrees as text, with ``digits`` digits after the point."""
+    """Return places in degrees as an encoded polyline, with ``digits`` decimal digits."""
     scale, text = 10**digits, list[str]()
     before = (0, 0)
     for place in zip(lat, lon, strict=True):

@@ -29,7 +29,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     ),
     "date_time": "ways take the same time all day",
 }
-#: Parameters of a place that the network cannot follow; a value is refused if the test of its parameter is true.
+#: Parameters of a place that the network cannot follow, each with a test: a value is refused if the test is true.
 _REFUSED_AT_PLACES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "heading": lambda value: value is not None,
     "search_filter": bool,

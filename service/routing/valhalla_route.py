@@ -74,7 +74,7 @@ def route(network: RoutingNetwork, asked: Mapping[str, Any]) -> Answer:
 
 
 def _directions(asked: Mapping[str, Any]) -> str:
-    """Return how much a request wants to know of maneuvers; ``narrative`` is the older way to say it."""
+    """Return how much a request wants to know of maneuvers; older clients say it with ``narrative``."""
     found = asked.get("directions_type", "none" if asked.get("narrative") is False else "instructions")
     if found not in _DIRECTIONS:
         raise InvalidRequest(f"directions_type is {', '.join(_DIRECTIONS)}", field="directions_type")
@@ -91,7 +91,7 @@ def _types(given: Sequence[Any]) -> list[str]:
 
 
 def _legs(network: RoutingNetwork, stops: Stops, types: Sequence[str]) -> list[Leg]:
-    """Return the legs from each break to the next one; stops of other types lie within a leg."""
+    """Return the legs.  A leg ends at a break or break-through; stops of other types lie within a leg."""
     parts, legs, path = list[Leg](), list[Leg](), stops.vertices[:1].tolist()
     at = list[int]()  # the position on the path of each stop after the first
     for number, (a, b) in enumerate(pairwise(stops.vertices.tolist())):

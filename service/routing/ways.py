@@ -68,7 +68,7 @@ class FastestWays:
         Args:
             source: vertex index.
             targets: vertex indices, shape (k,).
-            times: the distances of the result to them, shape (k,), +inf where there is no way.
+            times: the distances from the source to the targets in the result, shape (k,), +inf where there is no way.
 
         Raises:
             StorageFailed: the search finds times that differ from those of the result.

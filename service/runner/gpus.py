@@ -35,7 +35,7 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
 
     Args:
         setting: ``auto``, ``none``, or devices with commas between them.
-        gpus_per_runner: GPUs of each runner, for ``auto``; the last runner gets the remaining ones, perhaps fewer.
+        gpus_per_runner: GPUs of each runner, for ``auto``; the last runner gets the remaining GPUs.
 
     Raises:
         InvalidRequest: the setting has a word that is no device, gives a GPU to two runners, or gives the processors to

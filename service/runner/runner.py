@@ -63,9 +63,9 @@ class Runner:
 
     Args:
         settings: the settings of the service.
-        stopping: set to make it stop at the next tile or batch.
+        stopping: an event; when it is set, the runner stops at the next tile or batch.
         device: ``cpu``, ``short``, or ``cuda`` and a number or a range of numbers.
-        wake: set when there is a new job.
+        wake: an event that is set when there is a new job.
     """
 
     def __init__(
@@ -323,7 +323,8 @@ class Runner:
         """Repeat ``write`` until it succeeds, because the end of a job must be stored.
 
         Returns:
-            The result of ``write``; None if the runner is stopped first, in which case its successor settles the job.
+            The result of ``write``; None if the runner is stopped first; the next runner of the device then settles the
+            job.
         """
         while True:
             try:

@@ -30,7 +30,7 @@ class ShortJobs:
     def claim(self) -> JobRecord | None:
         """Claim the next short job; None if there is none, or if too little memory is free.  Raises DatabaseFailed."""
         if available_memory() < self._settings.short_memory:
-            return None  # another runner will take the job when its own job is done
+            return None  # another runner will take the job when it is idle
         return self._jobs.claim(self._runner, cuda=False, most=self._most)
 
     def wait_for(self, worked: float) -> bool:
@@ -40,7 +40,7 @@ class ShortJobs:
         take it is alive.  Raises DatabaseFailed.
 
         Args:
-            worked: the seconds for which the job has worked, those of compiling left out.
+            worked: the seconds for which the job has worked, without those of compiling.
         """
         if worked <= FAR * self._settings.short_seconds or not self._jobs.waits(cuda=False, most=self._most):
             return False

@@ -25,7 +25,7 @@ REPORT_SECONDS: Final = 0.25
 LOOK_SECONDS: Final = 1.0
 #: time constant, in seconds, of the moving average of the displayed rate
 _RATE_SECONDS: Final = 5.0
-#: share of a phase at which prediction and observation count equally; below it, the prediction counts more
+#: share of a phase after which the observed rate counts as much as the prediction; before, the prediction counts more
 _TRUST: Final = 0.1
 
 
@@ -58,7 +58,7 @@ class _Compiling(_Phase):
     """The phase of compiling: all kernels before a solve, or one kernel at a time, which interrupts another phase."""
 
     def left(self, _rate: float | None) -> float | None:
-        """Return the remaining seconds: as predicted until these have passed, then by the kernels that are done.
+        """Return the remaining seconds: as predicted until that time is over, then estimated from the finished kernels.
 
         The longest kernels are compiled first.  So the total is more than the seconds until the last finished
         kernel, and less than these seconds divided by the share of finished kernels.  The estimate of the total is the
@@ -100,7 +100,7 @@ class ProgressEstimator:
         self._current, self._seen = _Phase(0.0), 0
 
     def begin(self, phase: str, total: int, unit: str, now: float, *, done: int = 0) -> None:
-        """Begin a phase of ``total`` units, or go on with the one that was interrupted.
+        """Begin a phase of ``total`` units, or go on with the phase that was interrupted.
 
         Args:
             phase: name of the phase.
@@ -204,7 +204,7 @@ class JobMonitor(Monitor):
         self._stepped_at = time.monotonic()
 
     def look(self) -> None:
-        """Check whether to stop, however long the current tile takes; writes nothing."""
+        """Check whether to stop, without writing.  The heartbeat thread calls this, however long a tile takes."""
         with contextlib.suppress(StorageFailed):
             found = self._jobs.holds(self._claimed)
             self.lost = found is None
@@ -213,7 +213,7 @@ class JobMonitor(Monitor):
                 self.gives_way = self._others_wait(self._work())
 
     def pulse(self) -> None:
-        """Store a heartbeat and check whether to stop, however long the current tile takes."""
+        """Store a heartbeat and check whether to stop.  The heartbeat thread calls this, however long a tile takes."""
         try:
             found = self._jobs.beat(self._claimed)
         except StorageFailed as error:

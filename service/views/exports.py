@@ -73,7 +73,7 @@ class ExportedPart:
 
     @property
     def measured(self) -> str:
-        """The name of the entries: ``distance``, or ``value`` in another semiring."""
+        """The name of the entries: ``distance``, or ``value`` for semirings other than min-plus."""
         return "distance" if self.rows.result.matrix.semiring == MIN_PLUS else "value"
 
     @property
@@ -150,7 +150,7 @@ class ExportedPart:
         """Yield wide tables: a line for each source, a column for each target.
 
         Raises:
-            InvalidRequest: there are too many targets, or one has the same name as the column of the sources.
+            InvalidRequest: there are too many targets, or a target has the same name as the column of the sources.
         """
         names, keys, first = [str(name) for name in self._ends("target").keys], self._ends("source").keys, 0
         if len(names) > MOST_COLUMNS:
@@ -186,7 +186,7 @@ class ExportedPart:
         return np.dtype(FLOAT_VIEW[(matrix if self.also is None else matrix.also[self.also]).dtype.name])
 
     def least_bytes(self, kind: str) -> int:
-        """Return the least size of a file of a kind in bytes; 0 if that depends on the entries."""
+        """Return the least bytes of a file with the ending ``kind``; 0 if the size depends on the entries."""
         cells = len(self.rows.sources) * self.rows.width
         if kind == ".npy":
             return cells * self.float_type.itemsize

@@ -1,7 +1,7 @@
 """Writes the facts of a matrix's summary as texts.
 
 ``engine.rows.summary`` gathers the facts.  Here each fact gets a name and a text, which the command line prints and a
-notebook shows.  The page has its own markup in ``service/dashboard/templates/facts.html``.
+notebook shows.  The dashboard has its own markup in ``service/dashboard/templates/facts.html``.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def value_facts(options: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[
     """Return facts of a result in a semiring other than min-plus: the kind of values, the least and the greatest value.
 
     Args:
-        options: the options of its job.
-        summary: its summary.
+        options: the options of the job.
+        summary: the summary of the result.
     """
     semiring = SEMIRINGS.get(options.get("semiring", ""))
     if semiring is None:

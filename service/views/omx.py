@@ -41,7 +41,7 @@ def write_omx(rows: Selection, path: Path, tell: Callable[[int], None]) -> None:
     """Write all matrices of a result.
 
     Args:
-        rows: sources and targets.
+        rows: the rows and columns to write.
         path: the file.
         tell: called after each batch with the number of its rows.
 

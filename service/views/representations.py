@@ -73,7 +73,7 @@ class Selection:
         """Return the entries from some sources to the targets, shape (len(sources), width).
 
         Args:
-            array: the matrix of the result, or the sums of a quantity along its paths.
+            array: the matrix of the result, or the sums of a quantity along the shortest paths.
             sources: vertex indices, at most as many as :meth:`bands` yields at a time.
         """
         targets = self.targets
@@ -120,7 +120,7 @@ def column_name(quantity: str) -> str:
 def as_json(rows: Selection) -> Iterator[bytes]:
     """Yield ``{"sources": [...], "targets": [...], "distances": [[...], ...]}``.
 
-    With a quantity, ``also`` is its name, and ``sums`` stands in place of ``distances``.
+    If ``rows.also`` names a quantity, a member ``also`` has this name, and ``sums`` stands in place of ``distances``.
     """
     matrix, also = rows.result.matrix, rows.also
     array = matrix if also is None else matrix.also[also]
@@ -178,7 +178,7 @@ def as_parquet(rows: Selection) -> Iterator[bytes]:
 
 
 def unit_of(matrix: Any) -> dict[str, str]:
-    """Return the unit of a result's values, as the metadata of tables names it; empty if it is not known."""
+    """Return table metadata with the unit of a result's values; empty if the unit is not known."""
     return unit_metadata(matrix.unit, "distance" if matrix.semiring == MIN_PLUS else "value")
 
 

@@ -21,7 +21,7 @@ def as_json(page: pl.DataFrame, total: int, following: str | None) -> bytes:
 
     Args:
         page: the rows.
-        total: rows of the whole table.
+        total: number of rows of the whole table.
         following: address of the next page; None on the last page.
     """
     columns = [series.fill_nan(None) if series.dtype.is_float() else series for series in page.get_columns()]
@@ -66,11 +66,11 @@ def column_histogram(table: SealedTable, column: str, bins: int) -> dict[str, An
 
     Args:
         table: the open table.
-        column: its column, which must hold numbers.
+        column: name of a column of numbers.
         bins: number of bins; one where all numbers are equal.
 
     Raises:
-        InvalidRequest: there is no such column, or it holds texts.
+        InvalidRequest: there is no such column, or the column holds texts.
     """
     [column] = table.named([column], "column")
     if table.columns[column] == "text":

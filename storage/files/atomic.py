@@ -73,7 +73,7 @@ def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = Fal
         buffers: the content: at most 1,024 buffers (IOV_MAX), each C-contiguous.
         flush: whether the kernel is asked to begin writing to the disk now; the call does not wait for that.  A later
             fsync of many files then has little left to do.
-        past: whether the file is written past the page cache (O_DIRECT), where the file system supports it.
+        past: whether the file bypasses the page cache (O_DIRECT), where the file system supports that.
 
     Raises:
         OSError: the file system refused.
@@ -118,7 +118,7 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
 
     Args:
         path: the file, made if it does not exist; if it exists, its disk blocks are used again.
-        buffers: what to write; each is C-contiguous.
+        buffers: the content, each C-contiguous.
         size: bytes of all buffers together.
 
     Raises:
@@ -206,7 +206,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def rename_new(source: Path, target: Path) -> None:
-    """Rename atomically, refusing a target that exists (FileExistsError); raises OSError."""
+    """Rename atomically.  Raises FileExistsError if the target exists, and other OSErrors."""
     try:
         _renameat2(source, target, _NOREPLACE)
     except OSError as error:
@@ -279,15 +279,15 @@ class Staging:
             # The old store is kept: after a power cut, the parent folder may have the old entry again.
             raise failure("make durable the new name", self.target, error) from error
         if replaced is not None:
-            # The new store is in place; what remains of the old one is garbage that the next writer removes.
+            # The new store is in place; if files of the old one remain, the next writer removes them.
             shutil.rmtree(replaced, ignore_errors=True)
 
     def check_held(self) -> None:
         """Raise StorageFailed unless the path still leads to the folder that this process has locked.
 
         A process that was suspended may continue after another process has moved its folder away.  As it writes by
-        path, it would then create a folder of the same name without the earlier files.  A folder that was moved away
-        never comes back, so if this check passes, everything written before is in the right folder.
+        path, it would then create a new folder of the same name, without the files written before.  A folder that was
+        moved away never comes back, so if this check passes, everything written before is in the right folder.
         """
         self._check_process()
         check_leads(self.folder, self._lock)
@@ -303,7 +303,7 @@ class Staging:
         return self._lock is not None
 
     def discard(self) -> None:
-        """Remove the folder; never raises.  Does nothing after ``publish``; a forked child leaves the folder."""
+        """Remove the folder; never raises.  Does nothing after ``publish``.  A forked child leaves the folder."""
         if self._process != os.getpid():
             self._unlock()
         elif self._lock is not None:

@@ -1,4 +1,4 @@
-"""Reads and writes files past the page cache (O_DIRECT), which takes half the processor time and leaves no cached
+"""Reads and writes files without the page cache (O_DIRECT), which takes half the processor time and leaves no cached
 pages.
 
 The kernel requires aligned memory and offsets, so each thread has an aligned *buffer*, in large pages where the system
@@ -38,7 +38,7 @@ _buffers = threading.local()
 
 
 def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
-    """Write ``buffers`` at the beginning of an open file, past the page cache.
+    """Write ``buffers`` at the beginning of an open file, without the page cache.
 
     Args:
         handle: descriptor of the file, open for writing, at offset 0.
@@ -75,9 +75,10 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
 
 
 def read(handle: int, size: int) -> Bytes | None:
-    """Read an open file of ``size`` bytes into this thread's buffer; None if O_DIRECT cannot be used here.
+    """Read an open file of ``size`` bytes into this thread's buffer, and return the bytes that were read.
 
-    Returns fewer bytes if the file is shorter.  Raises OSError.
+    These are fewer than ``size`` if the file is shorter.  None means that O_DIRECT cannot be used for this file.
+    Raises OSError.
     """
     if not _set_direct(handle, size, on=True):
         return None

@@ -1,8 +1,9 @@
 """Lets one writer at a time write a file or folder NAME: the writer locks the file ``.NAME.writing`` beside it.
 
 Every command that writes a result holds the lock from its beginning to its end.  So of two commands with the same
-output, the second is refused before it does any work, and its message names the first.  The system frees the lock when
-the process that holds it ends.  A lock file that a killed process left is used by the next writer and then removed.
+output, the second is refused before it does any work, and the message names the first command.  The system frees the
+lock when the process that holds it ends.  A lock file that a killed process left is used by the next writer and then
+removed.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Writing:
 
         Args:
             target: the file or folder that is written; the folder around it exists.
-            what: the command that writes it, such as ``prepare``, for the messages of other commands.
+            what: the command that writes the target, such as ``prepare``, for the messages of other commands.
 
         Raises:
             Conflict: another process or thread writes the target; the message names the writer.

@@ -30,13 +30,14 @@ GROUP: Final = "coordinates"
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Where the vertices are.
+    """The coordinates of the vertices of a graph.
 
     Attributes:
         x, y: float64, shape (n,), NaN where a vertex has no coordinates; longitude and latitude in degrees if
             ``geographic``.
         geographic: whether x and y are longitude and latitude (WGS 84); otherwise they are coordinates of a plane.
-        columns: further columns by name, such as ``name``, each int64, float64 or ``StringDType`` of shape (n,).
+        columns: other columns of the table of vertices, by name, such as ``name``, each int64, float64 or
+            ``StringDType`` of shape (n,).
     """
 
     x: Floats
@@ -46,7 +47,7 @@ class Coordinates:
 
     @property
     def there(self) -> npt.NDArray[np.bool_]:
-        """Which vertices have coordinates, shape (n,)."""
+        """Whether each vertex has coordinates, shape (n,)."""
         return ~np.isnan(self.x)
 
     @property
@@ -168,8 +169,8 @@ def assembled(about: Mapping[str, Any], read: Callable[[str], Array]) -> Coordin
     """Return coordinates from what :func:`described` and :func:`named_arrays` returned.
 
     Args:
-        about: what ``described`` returned.
-        read: returns an array by its name.
+        about: the description that ``described`` returned.
+        read: returns an array by the name that ``named_arrays`` gave it.
 
     Raises:
         ValueError, KeyError: ``about`` is not understood, or the arrays have different lengths.
@@ -196,7 +197,7 @@ def save_arrays(coordinates: Coordinates, folder: Path) -> dict[str, object]:
 
 
 def load_arrays(about: Mapping[str, Any], folder: Path) -> Coordinates:
-    """Read what :func:`save_arrays` wrote.  Raises OSError, ValueError, KeyError."""
+    """Read what :func:`save_arrays` wrote; ``about`` is what it returned.  Raises OSError, ValueError, KeyError."""
 
     def read(name: str) -> Array:
         plain = folder / f"{GROUP}_{name}.npy"

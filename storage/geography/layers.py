@@ -64,7 +64,7 @@ class LayerFacts:
 
     Attributes:
         name: the name of the layer.
-        key: the column that numbers the features; None where there is none.
+        key: the column that numbers the features; None if there is no such column.
         fields: all other columns, except those of geometries and of bytes.
         geometry: the column of geometries; None for a table without geometries.
         shape: the type of the geometries in capital letters; empty for a table without geometries.
@@ -91,7 +91,7 @@ class GeoPackage:
         self._limits = limits
 
     def layers(self) -> list[LayerFacts]:
-        """Return all layers with features, and tables without geometry."""
+        """Return the descriptions of all layers with features, and of all tables without geometry."""
         for needed in ("gpkg_contents", "gpkg_geometry_columns", "gpkg_spatial_ref_sys"):
             if not self._is_plain(needed):
                 raise InvalidGraph(f"this is a database of SQLite, but no whole GeoPackage: it has no table {needed}")
@@ -152,7 +152,7 @@ class GeoPackage:
             most: number of rows to read, from the first on; -1 for all.
 
         Raises:
-            InvalidGraph: a value is not what its column declares.
+            InvalidGraph: a value does not have the declared type of its column.
             LimitExceeded: the values are larger than the limits of the file allow.
         """
         import polars as pl
@@ -184,7 +184,7 @@ class GeoPackage:
 
 
 class LayerColumns(NamedTuple):
-    """Columns of a layer, and its geometries as well-known binary (empty where they were not asked for)."""
+    """Columns of a layer, and its geometries as well-known binary; ``geometry`` is empty if they were not asked for."""
 
     table: pl.DataFrame
     geometry: list[bytes | None]
@@ -246,7 +246,7 @@ def read_points_of(path: Path) -> PointLayer:
 
     Raises:
         NotFound: there is no such file.
-        InvalidRequest: the file is no GeoPackage, or none of its layers can be chosen.
+        InvalidRequest: the file is no GeoPackage, has no layer of points, or has several of which none is ``nodes``.
     """
     try:
         with opened(path) as package:

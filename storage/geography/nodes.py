@@ -46,7 +46,7 @@ def read_nodes(path: Path, labels: npt.NDArray[Any], system: str | None) -> tupl
 def join_nodes(table: PointTable, labels: npt.NDArray[Any], system: str | None) -> tuple[Coordinates, list[str]]:
     """Give each vertex the coordinates of its row in a table with ids.
 
-    Arguments, returned values and errors are those of :func:`read_nodes`.
+    ``table`` is the table of nodes; other arguments, returned values and errors are those of :func:`read_nodes`.
     """
     found, notes = _matched(table, labels)
     geographic, about = _system(table, system)

@@ -117,8 +117,9 @@ def snap_file(path: Path, coordinates: Coordinates | None) -> SnappedPoints:
 
     Raises:
         NotFound: there is no such file.
-        InvalidRequest: ``read_points`` refuses the table; the graph has no coordinates, or coordinates of a different
-            system than the points; a point has no coordinates, two points have the same id, or there are no points.
+        InvalidRequest: ``read_points`` refuses the table; the graph has no coordinates, or its coordinates have a
+            different system than the points; a point has no coordinates, two points have the same id, or there are no
+            points.
     """
     return snap_table(read_points(path), None if coordinates is None else VertexFinder(coordinates))
 

@@ -38,7 +38,7 @@ class ReferenceSystem:
     metres: float | None = None
 
 
-#: The system of a GeoParquet file that names none: the standard says longitude and latitude.
+#: The system of a GeoParquet file that names no system: the standard says longitude and latitude.
 DEFAULT: Final = ReferenceSystem("OGC:CRS84", LONLAT)
 UNKNOWN: Final = ReferenceSystem("an unknown system of coordinates", None)
 

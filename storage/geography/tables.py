@@ -76,7 +76,7 @@ def has_points(path: Path) -> bool:
     """Return whether a file is a table with columns of coordinates.  A file that cannot be read has none.
 
     Raises:
-        InvalidRequest: two columns may be the same coordinate, or the metadata of GeoParquet are not understood.
+        InvalidRequest: two columns have names of the same coordinate, or the metadata of GeoParquet are not understood.
     """
     if path.suffix.lower() not in TABLES:
         return False
@@ -174,7 +174,7 @@ def _one(names: Sequence[str], kind: str) -> str | None:
     """Return the name of the column that holds ``kind``, such as ``lon``; None without such a column.
 
     Raises:
-        InvalidRequest: two columns may hold it.
+        InvalidRequest: several columns have a usual name of ``kind``.
     """
     usual = _NAMES[kind]
     found = {name: usual.index(word) for name in names if (word := name.strip().lower()) in usual}
@@ -280,7 +280,7 @@ def _from_wkb(path: Path, column: pl.Series) -> tuple[Floats, Floats]:
         held = data if isinstance(data, bytes) else b""
         order = "<" if held[:1] == b"\x01" else ">"
         kind = int(np.frombuffer(held, f"{order}u4", 1, 1)[0]) if len(held) >= 5 else 0
-        at = 9 if kind & 0x20000000 else 5  # skip the number of the system of coordinates, if there is one
+        at = 9 if kind & 0x20000000 else 5  # skip the code of the system of coordinates, if there is one
         # the kind of a point is 1 plus multiples of 1,000 or high bits for height and measure
         if (kind & 0x1FFFFFFF) % 1000 != 1 or len(held) < at + 16:
             raise InvalidRequest(f"{path}, row {row + 1}: the geometry is no point", field="nodes")

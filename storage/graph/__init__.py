@@ -1,1 +1,1 @@
-"""The validated graph, and where uploaded graphs are kept."""
+"""The validated graph, its readers' rules for cleaning, its files, and the store of uploaded graphs."""

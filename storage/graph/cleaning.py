@@ -47,9 +47,9 @@ class ArcList:
     Attributes:
         tails, heads: labels or indices of the ends, int32 or int64, shape (entries,).
         weights: int32, int64 or float64, shape (entries,), or None for an unweighted graph.
-        quantities: further numbers of each arc by name, int32, int64 or float64, shape (entries,) each.
-        greatest: which of parallel arcs is kept: that of the greatest weight if True, else that of the smallest
-            (``Graph.parallel``).
+        quantities: numbers of each arc other than weights, by name, int32, int64 or float64, shape (entries,) each.
+        greatest: which of parallel arcs is kept: the arc with the greatest weight if True, else the arc with the
+            smallest weight (``Graph.parallel``).
     """
 
     tails: AnyArray
@@ -75,8 +75,8 @@ def _extent(columns: tuple[AnyArray, ...]) -> tuple[int, int]:
 def index_by_label(arcs: ArcList) -> IntArray:
     """Replace labels by vertex indices and return the labels that occur, ascending.
 
-    If the labels span a small range, a table maps them to indices; otherwise, as for ids of OpenStreetMap, they are
-    searched in the sorted labels.
+    If the labels span a small range, a table maps them to indices.  Otherwise, as for ids of OpenStreetMap, indices are
+    found by binary search in the sorted labels.
     """
     low, high = _extent((arcs.tails, arcs.heads))
     span = high - low + 1

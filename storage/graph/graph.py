@@ -67,8 +67,8 @@ class Graph:
             most reliable paths need the greatest.
         quantities: further numbers of every arc by name, such as tolls, int32, int64 or float64, shape (arcs,) each.
             They do not influence paths; on request they are summed along the shortest paths.
-        weight_column: the name of the file's column of weights; None if it is not known, or a formula made the weights.
-            The name is shown if no unit is known; it is not part of the content (the digest).
+        weight_column: the name of the column of weights in the file; None if it is not known, or a formula made the
+            weights. The name is shown if no unit is known; it is not part of the content (the digest).
     """
 
     indptr: IntArray
@@ -117,7 +117,7 @@ class Receipt:
     infinite_arcs: int
     weight_column: str | None
     notes: tuple[str, ...] = field(default=())
-    #: The formula that made the weights from columns of the file; None if there was no formula.
+    #: The formula that made the weights from the column ``weight_column``; None without a formula.
     length_of: str | None = None
 
 
@@ -143,18 +143,18 @@ def build_graph(
 ) -> tuple[Graph, Counts]:
     """Clean a list of arcs into a graph.
 
-    First, undirected edges are mirrored.  Then self loops are dropped (a negative one is a negative cycle), and of
-    parallel arcs the one with the smallest weight is kept.  A weight of +inf means no arc; an explicit 0 is an arc of
-    length zero.  With ``parallel="greatest"``, for widest and most reliable paths, the parallel arc with the greatest
-    weight is kept, self loops may be negative, and a weight of +inf is refused.
+    First, undirected edges are mirrored.  Then self loops are dropped (a loop of negative weight is a negative cycle),
+    and of parallel arcs the arc with the smallest weight is kept.  A weight of +inf means no arc; an explicit 0 is an
+    arc of length zero.  With ``parallel="greatest"``, for widest and most reliable paths, the parallel arc with the
+    greatest weight is kept, self loops may be negative, and a weight of +inf is refused.
 
     Args:
         tails, heads: integers, shape (entries,).  With ``labels`` or ``n`` they are vertex indices 0 .. n - 1;
             otherwise they are labels, and the vertices are those whose labels occur.
         weights: numbers, shape (entries,); None if every arc weighs 1, so that distances are hops.
         labels: shape (n,), strictly ascending int64 or strings.
-        n: number of vertices, labelled 0 .. n - 1; if ``labels`` are given, too, it must be their number.
-        directed: whether the graph is directed; if not, every entry also makes the reverse arc.
+        n: number of vertices, labelled 0 .. n - 1; if ``labels`` are given too, ``n`` must be their number.
+        directed: whether the graph is directed; if not, the reverse arc of every entry is added.
         mirrored: whether the entries of an undirected graph already hold both arcs of each edge.
         quantities: further numbers of every entry by name, shape (entries,) each.  Of parallel arcs with the same
             weight, the one with the smallest first quantity is kept; if these are equal, the second decides, and so on.
@@ -198,7 +198,7 @@ def build_from(
     Args:
         arcs: the columns, shape (entries,) each; empty afterwards.
         labels: the labels of the vertices, shape (n,), strictly ascending; None if the columns hold labels.
-        directed: whether the graph is directed; if not, every entry also makes the reverse arc.
+        directed: whether the graph is directed; if not, the reverse arc of every entry is added.
         mirrored: whether the entries of an undirected graph already hold both arcs of each edge.
         base: the number of the first vertex in the columns (1 in most file formats).
 
@@ -339,7 +339,7 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
         "text_labels": text,
         "terminals": graph.terminals,
         "digest": graph_digest(graph),
-        # An empty ``length_of`` is left out, because earlier versions refuse a receipt with this unknown member.
+        # An empty ``length_of`` is left out, because old versions of the program refuse a receipt with this member.
         "receipt": {name: value for name, value in asdict(receipt).items() if name != "length_of" or value},
     }
     about |= {"unit": graph.unit} if graph.unit is not None else {}
@@ -352,9 +352,9 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
 
 
 def load_graph(folder: str | Path) -> tuple[Graph, Receipt]:
-    """Open what ``save_graph`` wrote; the arrays are memory-mapped, read only.
+    """Open a graph that ``save_graph`` wrote; the arrays are memory-mapped, read only.
 
-    Raises NotFound if there is no such folder, StorageFailed if its content is damaged.
+    Raises NotFound if there is no such folder, StorageFailed if the content is damaged.
     """
     source = Path(folder)
     if not (source / "graph.json").is_file():

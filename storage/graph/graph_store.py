@@ -33,7 +33,7 @@ class GraphStore:
         self._objects = None if address is None else Objects(address).below("graphs")
 
     def add(self, graph: Graph, receipt: Receipt) -> tuple[str, str]:
-        """Save a graph unless it is stored already; return its id and its digest."""
+        """Save a graph unless it is stored already; return the graph's id and digest."""
         digest = graph_digest(graph)
         graph_id = digest.removeprefix("sha256:")[:32]
         folder = self.folder(graph_id)
@@ -46,7 +46,7 @@ class GraphStore:
         return graph_id, digest
 
     def folder(self, graph_id: str) -> Path:
-        """Return the folder of the graph of this id; it need not exist."""
+        """Return the folder of the graph with this id; the folder need not exist."""
         return self._graphs / graph_id
 
     def load(self, graph_id: str) -> tuple[Graph, Receipt]:

@@ -20,7 +20,7 @@ _COMPARED = 2_000
 
 
 class ArcOptions(TypedDict, total=False):
-    """Further options of :func:`build_graph`, which describes them."""
+    """Optional arguments of :func:`build_graph`, whose docstring describes them."""
 
     mirrored: Annotated[bool, Option("Both arcs of each edge are there.", default=False)]
     quantities: Annotated[Mapping[str, npt.ArrayLike] | None, Option("Further numbers of the arcs.")]
@@ -50,7 +50,7 @@ def _form(array: npt.NDArray[Any]) -> str:
 
 
 def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Return an array in which Python's whole numbers have become int64, and Python's texts ``StringDType``.
+    """Return ``values`` as an array, in which Python's ints have become int64, and Python's texts ``StringDType``.
 
     Without this function, NumPy would convert a list such as ``[1, 2**63]`` to floats, and would not convert the
     elements of an object array.

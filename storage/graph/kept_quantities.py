@@ -14,7 +14,7 @@ from storage.graph.cleaning import AnyArray, check_quantity_name, chunks
 
 
 def save_quantities(quantities: Mapping[str, AnyArray], folder: Path) -> list[dict[str, Any]]:
-    """Write each quantity into a file of its own, and return what :func:`load_quantities` needs, as JSON types.
+    """Write each quantity into a separate file, and return a description for :func:`load_quantities`, as JSON types.
 
     The names of the files are numbers, because the name of a quantity may not be allowed for a file.
 
@@ -35,12 +35,12 @@ def load_quantities(kept: Sequence[Mapping[str, Any]], folder: Path, arcs: int) 
     compare the checksums.
 
     Args:
-        kept: what :func:`save_quantities` returned.
+        kept: the description that :func:`save_quantities` returned.
         folder: the folder that holds the files.
         arcs: the number of arcs, which is the length of each array.
 
     Raises:
-        StorageFailed: a file is damaged or truncated, or belongs to another graph.
+        StorageFailed: a file is damaged or truncated, or belongs to a different graph.
         OSError, ValueError, KeyError, TypeError: a file is missing, or ``kept`` is damaged.
     """
     found: dict[str, AnyArray] = {}

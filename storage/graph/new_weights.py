@@ -37,7 +37,7 @@ class ArcWeights:
     Attributes:
         tails, heads: labels, int64 or text, shape (entries,).
         weights: numbers, shape (entries,); +inf closes an arc.
-        mirrored: whether an undirected list holds both arcs of each edge.
+        mirrored: whether the entries of an undirected graph hold both arcs of each edge.
         both: whether the second half of the entries is the first half with tails and heads exchanged.
         where: returns the place of an entry in the file, such as ``roads.csv, line 7``, from the number and the labels
             of the entry.
@@ -102,14 +102,14 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
 
     Args:
         path: the file.
-        reading: options as for ``storage.readers.read_graph``.
+        reading: how to read the file; options of ``storage.readers.read_graph``.
         directed: whether the stored graph is directed.  If not, an entry sets the weight of an edge in both directions.
             If it is, an entry of a directed file sets the weight of one arc, and an entry of an undirected file those
             of both arcs.
 
     Raises:
-        InvalidRequest: the file has no weights; its arcs cannot be matched with those of another file; or ``reading``
-            has a unit or coordinates, which new weights cannot change.
+        InvalidRequest: the file has no weights; its arcs cannot be matched with arcs of the stored graph; or
+            ``reading`` has a unit or coordinates, which new weights cannot change.
         ApspError: as for ``storage.readers.read_graph``.
     """
     if said := next((name for name in ("unit", "coordinates") if reading.get(name)), None):
@@ -204,7 +204,7 @@ def reweighted(graph: Graph, closed: Indices, given: ArcWeights, *, changed: boo
 
 
 def _matched(graph: Graph, known: Indices, given: ArcWeights) -> tuple[Indices, npt.NDArray[np.float64]]:
-    """Return, for each given arc except loops, its index in ``known`` and its weight."""
+    """Return the index in ``known``, and the weight, of each given arc that is no loop."""
     n, values = graph.n, canonical_weights(np.asarray(given.weights)).astype(np.float64)
     tails, heads = (_indices(graph.labels, column) for column in (given.tails, given.heads))
     loops = (tails == heads) & (tails >= 0)

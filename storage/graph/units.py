@@ -13,8 +13,8 @@ def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> 
 
     Args:
         unit: the unit of the weights; None if it is not known.
-        column: the column of the weights, which is shown in place of an unknown unit; None if it is not known, or if a
-            formula made the weights.
+        column: name of the column of the weights, which is shown if the unit is not known; None if it is not known, or
+            if a formula made the weights.
         weighted: whether the arcs have weights; if not, distances count arcs.
 
     Returns:
@@ -31,7 +31,7 @@ def measured_words(unit: str | None, shown: str) -> str:
 
     Args:
         unit: the unit of the weights; None if it is not known.
-        shown: what :func:`measured` returned.
+        shown: the text that :func:`measured` returned.
     """
     return f"in {shown}" if shown and (unit or shown == "arcs") else f"({shown})" if shown else ""
 

@@ -51,7 +51,7 @@ class Tabular:
         return self.to_polars().to_pandas()
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the table of :meth:`to_polars` as Parquet or CSV; the ending of the path decides which.
+        """Write the table of :meth:`to_polars` as Parquet or CSV, as the ending of the path says.
 
         The metadata of Parquet names the unit of distances (``distance_unit``), if it is known.
 
@@ -60,7 +60,7 @@ class Tabular:
             overwrite: whether an existing file is replaced.
 
         Raises:
-            InvalidRequest: the path has another ending.
+            InvalidRequest: the path has neither ending.
             Conflict: the file exists, and ``overwrite`` is not set.
             StorageFailed: the disk refused.
         """
@@ -74,7 +74,7 @@ def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], nam
 
     Args:
         labels: the labels of all vertices, shape (n,).
-        vertices: the vertex index of each row, shape (rows,); the first column, ``vertex``.
+        vertices: the vertex index of each row, shape (rows,), for the first column, ``vertex``.
         columns: all other columns by name, each of shape (rows,); NaN stands for a missing value.
         named: the names of the columns that hold vertex indices, in which -1 stands for a missing vertex.
     """
@@ -91,12 +91,12 @@ def frame_of(labels: Array, vertices: Indices, columns: Mapping[str, Array], nam
 
 
 def arc_frame_of(labels: Array, tails: Indices, heads: Indices, columns: Mapping[str, Array]) -> pl.DataFrame:
-    """Return a table with a row for each arc: ``source`` and ``target``, then further columns.
+    """Return a table with a row for each arc: columns ``source`` and ``target``, then ``columns``.
 
     Args:
         labels: the labels of all vertices, shape (n,).
         tails, heads: the vertex indices of each row, shape (rows,).
-        columns: the further columns by name, each of shape (rows,).
+        columns: all other columns by name, each of shape (rows,).
     """
     import polars as pl
 
@@ -147,7 +147,7 @@ def write_table(frame: pl.DataFrame, path: Path, *, overwrite: bool = False, uni
         frame: the table.
         path: the file; its ending decides the format.
         overwrite: whether an existing file is replaced.
-        unit: what the distances measure, for the metadata of Parquet; CSV has no metadata.
+        unit: the unit of the distances, for the metadata of Parquet; CSV has no metadata.
 
     Raises:
         InvalidRequest, Conflict, NotFound: as for :func:`check_table`.

@@ -1,1 +1,1 @@
-"""The job database."""
+"""The job database: graphs, jobs, runners, keys and sessions of the service."""

@@ -49,7 +49,7 @@ class Claims:
         self._database = database
 
     def claim(self, runner: str, *, cuda: bool = True, most: tuple[float, int] | None = None) -> JobRecord | None:
-        """Claim the next accepted job, atomically; None when there is none.  Increases attempt and fence by one.
+        """Claim the next accepted job, atomically; return None if no job waits.  Increases attempt and fence by one.
 
         Jobs of the highest priority come first.  Within a priority, owners alternate, and jobs of an owner come in the
         order of submission.
@@ -109,11 +109,11 @@ class Claims:
             connection.execute(changed(plan=plan).where(*_held(claimed)))
 
     def succeed(self, claimed: JobRecord, summary: Json, seconds: Json, size: int | None = None) -> bool:
-        """Mark a running job as successful; called once its result is sealed.
+        """Mark a running job as successful, after its result was sealed.
 
         Args:
             claimed: the job as it was claimed.
-            summary: the summary of the result, JSON.
+            summary: the summary of the result, as JSON types.
             seconds: wall seconds of each phase.
             size: bytes of the result.
 
@@ -126,11 +126,11 @@ class Claims:
         )
 
     def fail(self, claimed: JobRecord, error: Mapping[str, Any]) -> bool:
-        """Mark a running job as failed, with the reason; False if the claim was lost."""
+        """Mark a running job as failed, and store the error; return False if the claim was lost."""
         return self._over(claimed, FAILED, "failed", error=dict(error))
 
     def dismiss(self, claimed: JobRecord) -> bool:
-        """Mark a running job as dismissed after its cancellation; False if the claim was lost."""
+        """Mark a running job as dismissed after its cancellation; return False if the claim was lost."""
         return self._over(claimed, DISMISSED, "dismissed")
 
     def release(self, claimed: JobRecord, *, predicted: bool = True) -> bool:
@@ -161,7 +161,7 @@ class Claims:
         Args:
             found: the beat that :meth:`beats` returned some time ago.
             reason: why the attempt ended, for the history of the job.
-            max_attempts: number of attempts after which the job fails; before that it is accepted again.
+            max_attempts: the job fails after this many attempts; before that, it is accepted again.
 
         Returns:
             The job as it is now; None if its heartbeat counter has changed since then.
@@ -235,7 +235,7 @@ class Claims:
         return self._settle(tuple(where), reason, max_attempts)
 
     def asked_to_cancel(self, slot: str) -> list[JobRecord]:
-        """Return the running jobs of a slot whose cancellation was asked for."""
+        """Return the running jobs of a runner's slot whose cancellation was asked for."""
         query = select(*LISTED).where(
             jobs.c.state == RUNNING, jobs.c.cancel, jobs.c.runner.startswith(f"{slot}:", autoescape=True)
         )

@@ -163,7 +163,7 @@ def _on_connect(timeout: float, connection: Any, _record: object) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
         except sqlite3.OperationalError as error:
-            # several processes may open a new database at once, and SQLite itself does not wait for a lock here
+            # several processes may open a new database at once; SQLite does not wait for the lock in this statement
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

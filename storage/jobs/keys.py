@@ -1,8 +1,8 @@
 """Keys of callers in the job database, and the owners of graphs and jobs.
 
 A key is ``apsp_ID_SECRET`` with 256 random bits as its secret.  Only the SHA-256 of the secret is stored.  Slow
-password hashes protect secrets that people choose, which can be guessed; this secret would take about 2^255 guesses,
-and a slow hash would delay every request.
+password hashes protect secrets that people choose, which can be guessed.  A random secret would take about 2^255
+guesses, so it needs no slow hash, which would delay every request.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _as_uploaded(row: Row[Any]) -> GraphRecord:
     """Return the record of a graph with name, time, facts and receipt of the owner's upload, not the first upload."""
     values = dict(row._mapping)
     own = {name: values.pop(f"own_{name}") for name in _OWN}
-    if own["receipt"] is None:  # recorded by an older version, which kept only the receipt of the first upload
+    if own["receipt"] is None:  # an old version of the program stored the receipt of the first upload only
         facts = {name: value for name, value in values["facts"].items() if name not in _OF_A_FILE}
         if "weights" in facts:
             told = ("column", "length_of")

@@ -51,7 +51,7 @@ class ResultRetention:
         return found
 
     def expire_result(self, job_id: str) -> bool:
-        """Mark the result of a job as expired; False if it was removed already."""
+        """Mark the result of a job as expired; return False if the result was already removed."""
         here = (jobs.c.id == job_id, jobs.c.removed.is_(None), jobs.c.state.in_(OVER))
         with self._database.transaction("durable") as connection:
             change = changed(removed=time.time(), removal=EXPIRED).where(*here)

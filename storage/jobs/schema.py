@@ -167,8 +167,8 @@ class GraphRecord:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a running job: ``fraction`` 0..1 of the whole job; ``rate`` in ``unit`` per second; ``eta``
-    seconds.
+    """The progress of a running job: ``fraction`` of the whole job that is done, from 0 to 1; ``rate``, units of work
+    (``unit``) per second; ``eta``, the remaining seconds.
     """
 
     fraction: float = 0.0

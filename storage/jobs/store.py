@@ -136,7 +136,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
 
         Args:
             graph_id: the graph to solve.
-            options, plan: JSON, stored as they are.
+            options, plan: options and plan of the job, JSON types, stored unchanged.
             name: a name for people.
         """
         return self.submit(Submission(graph_id, options, plan, name))[0]
@@ -178,7 +178,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
             digest: digest of the request.
 
         Raises:
-            KeyReused: the key was used with another request.
+            KeyReused: the key was used with a different request.
         """
         with self._database.transaction("read") as connection:
             return _keyed(connection, owner or "", key, digest)
@@ -191,7 +191,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
             job_id: id of the job.
 
         Raises:
-            KeyReused: the key was used with another request.
+            KeyReused: the key was used with a different request.
         """
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"owner {owner or ''}")
@@ -200,8 +200,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
                 connection.execute(insert(idempotency).values(**entry))
 
     def finished(self, owner: str | None, fingerprint: str) -> JobRecord | None:
-        """Return the owner's newest successful job with this fingerprint (digest of graph and options) that still has
-        its result; None if there is none.
+        """Return the owner's newest successful job with this fingerprint (digest of graph, options and format) that
+        still has its result; None if there is no such job.
         """
         query = select(jobs).where(
             jobs.c.fingerprint == fingerprint, jobs.c.state == SUCCESSFUL, jobs.c.removed.is_(None),
@@ -293,7 +293,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
         Owner, priority and limits are taken from ``asked``.
 
         Raises:
-            NotFound, Gone: there is no such job, or its graph was deleted.
+            NotFound, Gone: the job does not exist or was deleted, or its graph was deleted.
             Conflict: the job is open, or successful.
             TooManyJobs: the limit of open jobs, of the owner or of all, is reached.
         """

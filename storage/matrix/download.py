@@ -207,21 +207,21 @@ def side_files(document: bytes, arrays: tuple[str, ...]) -> list[str]:
 
     Args:
         document: the root document of the store.
-        arrays: names of the arrays, such as ``source``.
+        arrays: names of the wanted arrays, such as ``source``.
 
     Raises:
-        StorageFailed: the document is no sound seal.
+        StorageFailed: the document is no valid seal.
     """
     sealed = read_seal(Path("the store"), document, None)
     return [piece.name for piece in _side_pieces(sealed, Path("the store")) if piece.name.split("/")[0] in arrays]
 
 
 def labels_of(document: bytes, files: Mapping[str, bytes], array: str) -> list[int | str]:
-    """Return the labels in ``source`` or ``target`` of a store, from files that were downloaded.
+    """Return the labels in an array of a store, from files that were downloaded.
 
     Args:
         document: the root document of the store.
-        files: content of the files that ``side_files`` names, by name.
+        files: content of the files by name; the names are those that ``side_files`` returned.
         array: ``source`` or ``target``, or ``vertex`` of a prepared graph.
 
     Raises:

@@ -25,7 +25,7 @@ PARTS: Final = 8
 
 @dataclass(frozen=True)
 class TileFile:
-    """A durable tile (i, j) in an exchange folder: the name of its file, its bytes and its checksum."""
+    """A durable tile (i, j) in an exchange folder, with the name, the size in bytes and the checksum of its file."""
 
     i: int
     j: int
@@ -124,7 +124,7 @@ def remove_panel(path: Path) -> None:
 
 
 def _parts(size: int) -> tuple[range, list[int], list[int]]:
-    """Divide a panel of ``size`` bytes into files.  Return their numbers, their first bytes, and the ends after them."""
+    """Divide a panel of ``size`` bytes into files.  Return their numbers, and the offsets of their begins and ends."""
     share = max(PIECE, -(-size // (PARTS * PIECE)) * PIECE)
     begins = list(range(0, size, share))
     return range(len(begins)), begins, [min(size, begin + share) for begin in begins]

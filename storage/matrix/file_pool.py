@@ -23,7 +23,7 @@ _SHARE: Final = 16
 
 
 def spare_files(tiles: int) -> int:
-    """Return the largest number of spare files of a matrix of ``tiles`` tiles."""
+    """Return how many spare files a matrix of ``tiles`` tiles may have."""
     return min(_MOST, max(_FEWEST, tiles // _SHARE))
 
 
@@ -42,7 +42,7 @@ class FilePool:
         self._out = self._made = 0
 
     def write(self, path: Path, buffers: Sequence[atomic.Buffer], size: int) -> None:
-        """Replace a file atomically by a durable one.
+        """Replace a file atomically by a durable file with new content.
 
         Args:
             path: the file, which exists.

@@ -49,7 +49,7 @@ _PREPARED_VERSION: Final = 4
 #: The array that a prepared graph in the compact form has instead of tables, and the version of its store.
 CLOSED_PARTS: Final = "tables/closed"
 _COMPACT_VERSION: Final = 8
-#: The file that a table of measures or of near pairs has (``storage.tables``), and the version of its store.
+#: The file that a result in rows, such as a table of measures, has (``storage.tables``), and the version of its store.
 TABLE: Final = "table.parquet"
 _TABLE_VERSION: Final = 5
 ROOT_DOCUMENT: Final = "zarr.json"
@@ -109,8 +109,8 @@ class FileMark(NamedTuple):
     Attributes:
         size: bytes of the file.
         checksum: CRC-32C of all bytes.
-        content: CRC-32C of the bytes before the file's own CRC-32C; equal to ``checksum`` if the file does not end with
-            its own CRC-32C.
+        content: CRC-32C of all bytes but the last four, if these are the file's own CRC-32C; else equal to
+            ``checksum``.
     """
 
     size: int
@@ -321,7 +321,7 @@ def _files(folder: Path, left_out: Collection[Path]) -> list[Path]:
 
 
 def is_foreign(data: bytes) -> bool:
-    """Return whether a root document is valid JSON without a seal, for example of another Zarr store."""
+    """Return whether a root document is valid JSON without a seal, as Zarr stores of other programs have."""
     try:
         document = json.loads(data)
     except ValueError:
@@ -345,7 +345,7 @@ def is_compact(data: bytes) -> bool:
 
 
 def is_table(data: bytes) -> bool:
-    """Return whether a root document belongs to a table of measures or of near pairs."""
+    """Return whether a root document belongs to a result in rows, such as a table of measures or of near pairs."""
     try:
         return TABLE in json.loads(data)["attributes"]["seal"]["files"]
     except (ValueError, KeyError, TypeError):

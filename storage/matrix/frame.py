@@ -58,7 +58,8 @@ class MatrixSpec:
         unreachable: the stored value for *no path*; +inf for floats.
         sources: vertex indices of the rows, shape (rows,), all different; None for all vertices, in order.
         targets: vertex indices of the columns, shape (columns,), all different; None for all vertices, in order.
-        attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
+        attributes: other attributes of the store (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON
+            types.
         compression: ``none`` or ``zstd``.
         also: for each quantity of the graph that is summed along paths, by name, the type of its array and the value
             for *no path*.
@@ -226,7 +227,7 @@ def write_seal(folder: Path, data: bytes) -> None:
 
 
 def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
-    """Check the vertex indices of one side of the matrix; ``name`` is ``source`` or ``target``, for messages."""
+    """Check the vertex indices of the rows or columns; ``name`` is ``source`` or ``target``, for messages."""
     if vertices is None:
         return None
     side = np.ascontiguousarray(vertices, dtype=np.int64)

@@ -46,7 +46,7 @@ class TileGrid:
 
         Args:
             row, column: the upper left entry of the rectangle.
-            height, width: its rows and columns.
+            height, width: number of rows and of columns of the rectangle.
 
         Raises:
             InvalidRequest: the rectangle leaves the matrix or cuts a tile.

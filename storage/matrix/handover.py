@@ -71,7 +71,7 @@ def lock_within(base: Path, target: Path, seconds: float) -> int | None:
     """Lock a folder, and return the descriptor that holds the lock.
 
     Args:
-        base: the folder.
+        base: the folder to lock.
         target: the path that the holder of the lock writes, for errors.
         seconds: timeout for a lock that another process holds.
 
@@ -109,7 +109,7 @@ def _copied(old: Path, new: Path) -> bool:
             try:
                 _copy_tiles(source / "store" / DISTANCES, folder)
                 same = _stamp(source / RECORD) == before
-            except FileNotFoundError:  # the process that held it has finished, or another one has taken it
+            except FileNotFoundError:  # the owner has finished, or another process took the checkpoint
                 raise _Replaced from None
             if not same:  # checked before writing the record, which must not claim more than the tiles hold
                 raise _Replaced

@@ -1,8 +1,8 @@
 """Opens, reads and verifies a distance matrix that is sealed in a store.
 
 The store is a Zarr v3 group that plain ``zarr`` and ``xarray.open_zarr`` open with labelled dimensions.
-``docs/store.md`` lists what it contains, and ``docs/decisions/003-matrix-layout.md`` gives the reasons for its layout.
-This reader is stricter than a Zarr client: a tile that is missing or damaged is an error, never a number.
+``docs/store.md`` lists the content of a store, and ``docs/decisions/003-matrix-layout.md`` gives the reasons for its
+layout. This reader is stricter than a Zarr client: a tile that is missing or damaged is an error, never a number.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def check_opening(path: object, semiring: object, device: object, device_memory:
         device_memory: bytes, or None.
 
     Raises:
-        InvalidRequest: an argument is something else.
+        InvalidRequest: an argument has a different type or an unknown value.
     """
     check_given_paths(path=path)
     for name in semiring if isinstance(semiring, Collection) and not isinstance(semiring, str) else (semiring,):
@@ -85,7 +85,7 @@ def check_opening(path: object, semiring: object, device: object, device_memory:
 
 
 def understood(result: Result, semiring: str | Collection[str]) -> Result:
-    """Return an open result if ``semiring``, one or several, includes the semiring of its values; else close it.
+    """Return an open result if its values are of the semiring, or one of the semirings, ``semiring``; else close it.
 
     Raises:
         Conflict: the values of the result are of a semiring that is not in ``semiring``.
@@ -107,7 +107,7 @@ def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], R
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: ``make`` raised it.
+        StorageFailed: ``make`` could not read the store, or the store is replaced again and again.
     """
     if is_address(path):
         return make(RemoteFolder(str(path)))
@@ -183,7 +183,7 @@ class Matrix(SealedResult):
         self.also = MappingProxyType({name: self._open_quantity(name) for name in attributes.get(ALSO) or {}})
 
     def _open_quantity(self, name: str) -> QuantityMatrix:
-        """Return the sums of a quantity along paths.  Raises StorageFailed: damaged, or in an object store."""
+        """Return the array with the sums of a quantity along paths.  Raises StorageFailed if it cannot be read."""
         if not isinstance(self._folder, StoreFolder):
             raise StorageFailed(f"{self.path} has a further array {name!r}, which is read from folders only")
         marks = [self._side(f"manifest/{ALSO}.{name}.{mark}") for mark in ("crc32c", "bytes")]

@@ -80,7 +80,7 @@ class SealedFolder:
         return self._folder.seal if isinstance(self._folder, RemoteFolder) else None
 
     def current(self) -> bool:
-        """Return whether the path still leads to the store that was opened."""
+        """Return whether the path still leads to the opened store, so that no other store has replaced it."""
         return self._folder.current()
 
     def check_files(self, prefix: str) -> None:
@@ -116,7 +116,7 @@ class SealedFolder:
         raise NotFound(f"the store has no file {key[:200]!r}")
 
     def close(self) -> None:
-        """Release the folder; the matrix must not be used afterwards."""
+        """Close the folder; the result must not be used afterwards."""
         self._folder.close()
 
     def __enter__(self) -> Self:
@@ -279,7 +279,7 @@ class SealedResult(SealedFolder, ABC):
         return bool(self.attributes["directed"])
 
     def row(self, source_index: int) -> Array:
-        """Return the distances from a source (vertex index), shape (columns,).  Raises NotFound if it is no source."""
+        """Return the distances from a source (vertex index), shape (columns,).  Raises NotFound for other vertices."""
         row: Array = self.rows([check_whole("source_index", source_index)])[0]
         return row
 

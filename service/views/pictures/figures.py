@@ -39,10 +39,10 @@ def draw_matrix(
     """Draw a heat map; light is near, dark is far, and entries without a path are hatched.
 
     Args:
-        axes: where it is drawn.
+        axes: the axes to draw on.
         distances: the values of the cells, shape (height, width); +inf or NaN where there is no path.
         shape: rows and columns of the matrix, for the scales.
-        unit: what the colours measure.
+        unit: the unit of the distances.
         largest: the distance with the darkest colour; None for the greatest distance of a cell.  The lightest colour
             stands for 0, or for the least distance if it is negative.
     """
@@ -77,7 +77,7 @@ def draw_histogram(axes: Axes, edges: Sequence[float], counts: Sequence[int], un
     """Draw counts of pairs by their distance.
 
     Args:
-        axes: where it is drawn.
+        axes: the axes to draw on.
         edges: bounds of the bins, one more than counts; both are empty where nothing is reached.
         counts: pairs in each bin.
         unit: the unit of the distances.

@@ -29,8 +29,8 @@ class Picture:
     """A matrix, or the parts of it that were read, reduced to an image.
 
     Attributes:
-        image: mean of the entries with a path in each cell, shape (height, width); NaN if none has.
-        eccentricities: the largest distance to another vertex, for each row that was read and has one.
+        image: mean of the entries with a path in each cell, shape (height, width); NaN for a cell without paths.
+        eccentricities: the largest distance to another vertex, for each row read that reaches another vertex.
         rows_read, rows: the number of rows that were read, and of all rows of the matrix.
     """
 
@@ -111,7 +111,7 @@ def picture_rows(matrix: SealedResult, budget: int) -> list[Ints]:
 def _pieces(
     matrix: SealedResult, bands: list[Ints], monitor: Monitor
 ) -> Iterator[tuple[Ints, npt.NDArray[np.generic]]]:
-    """Yield the positions and entries of some rows at a time."""
+    """Yield the rows of ``bands``, some at a time: their positions, and their entries."""
     step = max(1, _PIECE // matrix.shape[1])
     for positions in bands:
         band = matrix.rows(matrix.sources[positions])
@@ -129,6 +129,6 @@ def _largest(matrix: SealedResult, positions: Ints, entries: Floats, reached: np
 
 
 def _filled(image: Floats, seen: npt.NDArray[np.bool_]) -> Floats:
-    """Fill each row of the picture without data with the nearest row with data above it, or else with the first one."""
+    """Fill each row of the picture without data with the nearest row with data above it, or with the first such row."""
     last = np.maximum.accumulate(np.where(seen, np.arange(len(seen)), int(np.argmax(seen))))
     return image[last]

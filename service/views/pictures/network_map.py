@@ -25,10 +25,10 @@ Floats = npt.NDArray[np.float64]
 
 #: Sides of the picture in inches: the longer side, and the bounds of the shorter side.
 _LONG, _LEAST, _MOST = 9.0, 4.5, 9.0
-#: At each end of a route, the mean height of this many vertices decides where the name of the end is written: above the
-#: end if they are below it, else below.
+#: At each end of a route, the mean height of the nearest vertices, this many, decides where the name of the end is
+#: written: above the end if these vertices are below the end, else below it.
 _STEPS: Final = 5
-#: Most edges that an SVG or PDF holds as lines; more become one image, because the file would be too large to show.
+#: Most edges that an SVG or PDF holds as lines.  More edges become one image, because the file would be too large.
 _MANY: Final = 60_000
 #: Inches above the map for the title, and inches below the map for the scale.
 _ABOVE, _BELOW = 0.85, 0.75
@@ -73,7 +73,7 @@ class NetworkMap:
         route: the vertices of a route, in order; empty for none.
         ends: names of the first and the last vertex of the route, or of the first only.
         classes: bounds of isochrones, ascending; empty for continuous colours.
-        unit: what distances measure; None if that is not known.
+        unit: the unit of the distances; None if it is not known.
     """
 
     graph: Graph
@@ -92,7 +92,7 @@ def draw_map(network: NetworkMap, scheme: Scheme) -> Figure:
     """Return the map as a figure.
 
     Args:
-        network: what is drawn; at least one vertex has coordinates.
+        network: the content of the map; at least one vertex has coordinates.
         scheme: the colours of the map.
 
     Raises:
@@ -290,6 +290,6 @@ def _draw_scale(axes: Axes, scheme: Scheme) -> None:
 
 
 def round_below(value: float) -> float:
-    """Return the largest of 1, 2 and 5 times a power of ten that is not above a positive number."""
+    """Return the largest number of the form 1, 2 or 5 times a power of ten that is at most ``value`` (positive)."""
     power = 10.0 ** math.floor(math.log10(value))
     return max(step * power for step in (1.0, 2.0, 5.0) if step * power <= value * (1 + 1e-12))

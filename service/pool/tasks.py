@@ -47,7 +47,7 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
         request: arguments of ``read_graph`` by name.
 
     Raises:
-        InvalidGraph and others: as ``storage.readers.read_graph`` does.
+        ApspError: the errors of ``storage.readers.read_graph``, such as InvalidGraph.
         LimitExceeded: the file or the graph is larger than the settings allow.
     """
     from service.settings import variable
@@ -130,7 +130,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
 def with_asked(graph: Graph, request: Mapping[str, Any], settings: Settings) -> Graph:
     """Return the graph with the quantities that a job sums along its paths, in the order of the request.
 
-    Other quantities are left out, so that the job is the same as for a file without their columns.
+    All other quantities are left out, so that a job on a file without their columns counts as equal.
 
     Args:
         graph: the graph, with all quantities of its upload.

@@ -252,7 +252,7 @@ def _check(service: str, query: Mapping[str, str]) -> None:
 
 
 def _picked(count: int, text: str, side: str) -> Indices:
-    """Return the numbers, from 0, of those of the ``count`` coordinates that ``sources`` or ``destinations`` names."""
+    """Return the indices, from 0 to ``count`` - 1, of the coordinates that ``sources`` or ``destinations`` names."""
     if text == "all":
         return np.arange(count)
     numbers = text.split(";")

@@ -20,7 +20,7 @@ def visiting_order(table: Floats, start: int, end: int) -> list[int]:
     """Return the places in a short order: the best one for up to ``EXACT`` places between start and end.
 
     Args:
-        table: lengths of the ways between places, shape (n, n), finite; the way back may have another length.
+        table: lengths of the ways between places, shape (n, n), finite; it need not be symmetric.
         start: the first place.
         end: the place where the way ends; the same as ``start`` for a round trip.
 

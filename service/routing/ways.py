@@ -71,7 +71,7 @@ class FastestWays:
             times: the distances from the source to the targets in the result, shape (k,), +inf where there is no way.
 
         Raises:
-            StorageFailed: the search finds times that differ from those of the result.
+            StorageFailed: the search finds times that differ from ``times``.
         """
         lengths, before = dijkstra(self._arcs, indices=source, return_predecessors=True)
         self._compare(lengths[targets], times)

@@ -196,7 +196,7 @@ class Runner:
             return self._sealed(job)
         if address is None:
             claims.publish(store, job.fence, rubbish)
-        summary, _, size = self._sealed(job)  # the published store may be that of another claim
+        summary, _, size = self._sealed(job)  # the published store may be the work of another claim
         return summary, {"load": loaded, **outcome.seconds}, size
 
     def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:

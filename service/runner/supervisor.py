@@ -61,7 +61,7 @@ class RunnerProcess:
         """Notify the runner of a job; without the notification, it finds the job a little later."""
         process = self._process
         if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):  # the pipe is full of earlier notifications, or closed
+            with contextlib.suppress(OSError, ValueError):  # the pipe is full of unread notifications, or closed
                 os.write(process.stdin.fileno(), b"!")
 
     def signal(self, number: signal.Signals, name: str) -> None:

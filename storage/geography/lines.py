@@ -98,7 +98,7 @@ def read_lines(geometry: Sequence[bytes | None], where: Callable[[int], str]) ->
 
 
 def check_degrees(lines: Lines, where: Callable[[int], str]) -> None:
-    """Raise InvalidGraph if a longitude or a latitude is out of range.  ``where`` is that of :func:`read_lines`."""
+    """Raise InvalidGraph if a longitude or a latitude is out of range; ``where`` returns the place of a row."""
     for point in np.flatnonzero((np.abs(lines.x) > 180) | (np.abs(lines.y) > 90))[:1].tolist():
         raise _refused(_where(lines, point, where), str(wrong_degrees(lines.x[point], lines.y[point])))
 

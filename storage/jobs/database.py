@@ -90,7 +90,7 @@ class Database:
 
 
 def migrate(database: Database) -> None:
-    """Create the tables, or migrate them from any earlier revision; several processes may try at the same time."""
+    """Create the tables, or migrate them from any old revision.  Several processes may call this at the same time."""
     with database.transaction("read") as connection:
         if _revision(connection) == HEAD:
             return

@@ -27,7 +27,7 @@ class ResultRetention:
             return list(connection.execute(query).scalars())
 
     def with_folder(self, job_ids: Sequence[str]) -> set[str]:
-        """Return those of ``job_ids`` whose jobs may have files, because their results were not removed."""
+        """Return the ids among ``job_ids`` whose jobs may have files, because their results were not removed."""
         query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.removed.is_(None))
         with self._database.transaction("read") as connection:
             return set(connection.execute(query).scalars())

@@ -53,7 +53,7 @@ __all__ = [
 class JobStore(Claims, JobSearch, ResultRetention):
     """Graphs and jobs in one database; safe to use from many threads and processes at once.
 
-    ``where`` and ``timeout`` are those of :class:`storage.jobs.database.Database`.  All methods raise
+    ``where`` is the path or URL of the database, and ``timeout`` the seconds to wait for a lock.  All methods raise
     ``DatabaseFailed`` when the database cannot be read or written.
     """
 
@@ -246,7 +246,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
             return [job_of(row) for row in connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))]
 
     def still_open(self, job_ids: Sequence[str]) -> set[str]:
-        """Return those of ``job_ids`` whose jobs are open."""
+        """Return the ids among ``job_ids`` whose jobs are open (wait or run)."""
         query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.state.in_(OPEN))
         with self._database.transaction("read") as connection:
             return set(connection.execute(query).scalars())

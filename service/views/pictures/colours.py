@@ -16,7 +16,7 @@ STOPS: Final = ((255, 247, 214), (176, 220, 186), (79, 176, 162), (32, 122, 140)
 NO_PATH: Final = ("#cfcbc3", "#7d786e")
 #: Colour of the bars of histograms: the accent colour of the dashboard.
 BARS: Final = "#0f766a"
-#: Colours of lines across histograms: that of text, and one that contrasts with the bars.
+#: Colours of lines across histograms: INK is the colour of text, MARK contrasts with the bars.
 INK: Final = "#1d1c1a"
 MARK: Final = "#ac3122"
 

@@ -184,3 +184,8 @@ class Cancelled(ApspError):
     """The job was cancelled.  Mostly raised between tiles or batches, but an interrupt may raise it at any point."""
 
     kind = "cancelled"
+
+
+def raised(error: Exception) -> None:
+    """Raise ``error``; for functions that would pass over it, as ``os.walk`` does if it cannot list a folder."""
+    raise error

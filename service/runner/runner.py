@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any, Final
@@ -180,6 +181,8 @@ class Runner:
         place = claims.place(store, job.fence)
         began = time.perf_counter()
         uploaded, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)
+        # the stored graph has the column name of its first upload, which may be another user's
+        uploaded = replace(uploaded, weight_column=None)
         graph = with_asked(uploaded, job.options, self._settings)
         options = job_options(graph, job.options, self._settings)
         checkpoints.fetch(place, address)

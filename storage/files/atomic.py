@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import Conflict, DiskFull, StorageFailed
+from storage.errors import Conflict, DiskFull, StorageFailed, raised
 from storage.files import direct
 from storage.files.locks import check_leads
 from storage.files.writing import Writing
@@ -189,7 +189,7 @@ def sync_tree(folder: Path) -> None:
 
     Threads take whole folders: a large store has 80,000 tiles in 3,000 folders.  Raises OSError.
     """
-    folders = [(root, names) for root, _, names in os.walk(folder)]
+    folders = [(root, names) for root, _, names in os.walk(folder, onerror=raised)]
     in_threads(_SYNC_THREADS, _sync_files, folders)
     for root, _ in reversed(folders):
         sync_path(root)

@@ -22,7 +22,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import InvalidRequest, StorageFailed
+from storage.errors import InvalidRequest, StorageFailed, raised
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document
 from storage.semirings import MIN_PLUS, SEMIRINGS, semiring_of
@@ -311,9 +311,12 @@ def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping
 
 
 def _files(folder: Path, left_out: Collection[Path]) -> list[Path]:
-    """Return all files below ``folder``, sorted, except those in the folders ``left_out``, which are not visited."""
+    """Return all files below ``folder``, sorted, except those in the folders ``left_out``, which are not visited.
+
+    Raises OSError if a folder cannot be listed: a seal without its files would be taken for whole.
+    """
     found = []
-    for root, folders, names in os.walk(folder):
+    for root, folders, names in os.walk(folder, onerror=raised):
         here = Path(root)
         folders[:] = [name for name in folders if here / name not in left_out]
         found += [path for name in names if (path := here / name).is_file()]

@@ -38,7 +38,7 @@ __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint
 _PENDING: Final = 128
 #: Attributes that are not compared when a solve resumes a checkpoint.  "compression" is one of them because the
 #: compression that the spec asks for is compared instead.
-_CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
+_CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression", "weight_column"})
 
 
 def open_working(

@@ -93,14 +93,26 @@ class HostMemory:
             first: the first byte.
             last: the byte after the last; None for the end.
             pause: seconds after each range, in which the driver accepts other calls.
+
+        Raises:
+            CUDARuntimeError: the driver refused a range, which stays locked; the others are unlocked.
         """
         begin, end = (self._raw.ctypes.data + at for at in (first, len(self._raw) if last is None else last))
         with self._lock:
             ranges = [place for place, size in self._locked.items() if begin <= place and place + size <= end]
+        failed: Exception | None = None
         for place in ranges:
-            if self._locked.pop(place, None) is not None:  # no other thread unlocks it
+            size = self._locked.pop(place, None)
+            if size is None:  # another thread unlocks it
+                continue
+            try:
                 self._runtime.hostUnregister(place)
-                time.sleep(pause)
+            except self._runtime.CUDARuntimeError as error:
+                self._locked[place] = size
+                failed = failed or error
+            time.sleep(pause)
+        if failed is not None:
+            raise failed
 
 
 def parts(address: int, shape: tuple[int, int], stride: int) -> Iterator[tuple[int, int, int, int]]:
@@ -172,7 +184,8 @@ def host_matrix(
             memory.lock_whole()
         yield memory
     finally:
-        memory.release()
+        with suppress(runtime.CUDARuntimeError):  # a device that has failed; the work is done, or failed with an error
+            memory.release()
 
 
 class PinnedPool:

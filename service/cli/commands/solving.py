@@ -15,7 +15,7 @@ from engine.model.problem import Options, Statistics
 from engine.model.progress import COMPILING, PhaseClock
 from service.cli.arguments import GraphOptions, OutputOptions
 from service.cli.commands.interrupts import INTERRUPTS
-from service.cli.commands.output import emit, emit_done, emit_json, number, table, unit_of_graph
+from service.cli.commands.output import emit, emit_done, emit_json, number, table, unit_of_facts
 from service.cli.commands.showing import show_refusal, summary_lines, table_of
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
@@ -301,7 +301,7 @@ def _solve(
     ``where`` has three parts: the place as the user wrote it, its local path, and its address in an object store (None
     for a local folder).
     """
-    from engine.api.solve import make_plan, solve_to_store
+    from engine.api.solve import make_plan, solve_to_store, store_attributes
     from engine.graph.profile import GraphProfile
 
     overwrite, resume = store["overwrite"], store["resume"]
@@ -337,7 +337,8 @@ def _solve(
         plan = outcome.plan.to_dict()
         emit_json({"store": out, "graph": facts, "plan": plan, "seconds": seconds, "summary": outcome.summary})
         return
-    emit_done(out, seconds, summary_lines(outcome.summary, unit_of_graph(graph)))
+    measured = {"weight_column": graph.weight_column, **store_attributes(graph, outcome.plan)}
+    emit_done(out, seconds, summary_lines(outcome.summary, unit_of_facts(measured)))
 
 
 def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:

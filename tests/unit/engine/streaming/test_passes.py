@@ -463,11 +463,15 @@ def test_layouts_of_halves_have_rounds_and_one_panel_leaves_no_room():
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_stripes_that_every_device_holds_are_retired(backends, count):
-    n = 1280
+    n, retired = 1280, set[int]()
     weights = oracle.random_weights(n, seed=4, density=3 / n)
     streaming = Tiling("host", 64, 128, 4, 20, passes=True)
-    found = oracle.encode(weights, "float32")
-    tier = solve(backends[:count], found, streaming, kind=Keeping)  # the tier fails if a retired stripe is taken again
-    np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "float32"))
+    for _ in range(1 if count == 1 else 50):  # which stripes several devices hold depends on which is faster
+        found = oracle.encode(weights, "float32")
+        tier = solve(backends[:count], found, streaming, kind=Keeping)  # fails if a retired stripe is taken again
+        np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "float32"))
+        retired |= set(tier.retired)
+        if retired:
+            break
     # the first panel is the source of no other, and a device keeps the panel that it relaxed last, and does not hold it
-    assert sorted(tier.retired) == list(range(4, 20)) if count == 1 else set(tier.retired) <= set(range(2, 20))
+    assert retired == set(range(4, 20)) if count == 1 else retired and retired <= set(range(2, 20))

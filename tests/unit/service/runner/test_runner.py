@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from storage.files.locks import FileLock
 from storage.jobs.store import JobRecord, JobStore
 from storage.matrix.reader import open_matrix
 from storage.tables.reader import open_table
+from tests.unit.service import support
 from tests.unit.service.support import Bench, small_graph
 
 
@@ -68,6 +70,20 @@ def test_a_job_is_solved_planned_and_sealed(runner: Runner, bench: Bench, claim)
     with open_matrix(bench.settings.store(record.id)) as matrix:
         assert matrix.rows([3, 0]).tolist() == [[1, 2, 4, 0], [0, 1, 3, float("inf")]]
         assert matrix.summary == job.summary
+
+
+def test_a_result_does_not_name_the_column_of_another_users_upload_of_the_same_graph(
+    runner: Runner, bench: Bench, monkeypatch
+):
+    """A graph is stored once, as it was first uploaded, and column names are not part of it."""
+    monkeypatch.setattr(support, "RECEIPT", dataclasses.replace(support.RECEIPT, weight_column="secret_minutes"))
+    bench.jobs.create(bench.add_graph(small_graph()), {}, {})
+    record = bench.jobs.claim(f"{bench.settings.slot('cpu')}:1")
+    assert record is not None
+    runner.work(record)
+    with open_matrix(bench.settings.store(record.id)) as matrix:
+        assert matrix.attributes.get("weight_column") is None
+        assert "secret" not in str(matrix.attributes)
 
 
 @pytest.mark.parametrize(

@@ -757,3 +757,53 @@ def test_files_past_the_page_cache_hold_what_was_written(tmp_path, monkeypatch, 
         atomic.overwrite_file(path, [place[: size - 4], data[:4][::-1].copy()], size)
         assert path.read_bytes() == data[::-1].tobytes()
     assert len(refused) == 3 * (size >= 2**16)
+
+
+@pytest.mark.parametrize("part", ["graph", "graph/heads", "graph/weights"])
+def test_a_folder_that_cannot_be_listed_fails_the_seal(tmp_path, monkeypatch, part):
+    """A seal that leaves out what it cannot see would be taken for whole."""
+    real = os.scandir
+
+    def scandir(path):
+        if str(path).endswith(f"/{part}"):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return real(path)
+
+    with opened(tmp_path / "d.zarr") as writer:
+        writer.write(0, 0, entries_of(N, N, "float32"))
+        writer.commit({"round": 1})
+        monkeypatch.setattr(os, "scandir", scandir)
+        with pytest.raises(StorageFailed, match="Input/output error"):
+            writer.seal({})
+        monkeypatch.undo()
+    assert not (tmp_path / "d.zarr").exists()
+    assert find_checkpoint(tmp_path / "d.zarr") is not None
+
+
+def test_every_file_and_folder_below_a_folder_is_made_durable(tmp_path, monkeypatch):
+    for name in ("a/b/one", "a/two", "three", "a/.hidden"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "empty").mkdir()
+    synced = []
+    monkeypatch.setattr(atomic, "sync_path", lambda path: synced.append(str(path)))
+    atomic.sync_tree(tmp_path)
+    every = [str(tmp_path), *(str(path) for path in tmp_path.rglob("*"))]
+    assert sorted(synced) == sorted(every)
+    for path in every:  # a folder after all that it names
+        assert all(synced.index(path) < synced.index(above) for above in every if path.startswith(f"{above}/"))
+    with pytest.raises(FileNotFoundError):
+        atomic.sync_tree(tmp_path / "lost")
+
+
+@pytest.mark.parametrize("before", [{}, {"weight_column": None}, {"weight_column": "other"}])
+def test_a_checkpoint_is_resumed_whatever_the_column_of_the_weights_was_called(tmp_path, monkeypatch, before):
+    from dataclasses import replace
+
+    path, entries, graph = tmp_path / "d.zarr", entries_of(N, N, "float32"), line_graph(N)
+    named = replace(graph, weight_column=before.get("weight_column"))
+    left_at(path, entries, {"round": 7}, graph=named)
+    if not before:  # checkpoints of earlier versions have no such attribute
+        assert "weight_column" not in find_checkpoint(path).identity
+    with opened(path, resume=True, graph=replace(graph, weight_column="length_m")) as writer:
+        assert writer.record() == {"round": 7}

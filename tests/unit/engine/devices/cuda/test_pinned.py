@@ -137,6 +137,32 @@ def test_ranges_are_unlocked_where_no_device_copies_any_more(driver: Driver, mon
     assert driver.locked == {}
 
 
+def test_a_range_that_the_driver_does_not_unlock_is_tried_again_at_the_end_and_the_others_are_unlocked(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pinned, "RANGE", 2**16)
+    with host_matrix((128, 1024), "float32", ahead=True) as memory:
+        memory.lock()
+        refused, real = max(driver.locked), driver.hostUnregister
+
+        def unlock(address: int) -> None:
+            if address == refused:
+                raise Refusal("the device is lost")
+            real(address)
+
+        monkeypatch.setattr(driver, "hostUnregister", unlock)
+        with pytest.raises(Refusal, match="lost"):
+            memory.release()
+        assert list(driver.locked) == [refused]
+        monkeypatch.setattr(driver, "hostUnregister", real)
+    assert driver.locked == {}
+
+
+def test_a_device_that_fails_at_the_end_fails_no_finished_work(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_matrix((100, 300), "float32"):
+        monkeypatch.setattr(driver, "hostUnregister", lambda _: (_ for _ in ()).throw(Refusal("the device is lost")))
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_parts_of_a_copy_are_all_of_it_and_cross_no_end_of_a_range(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)

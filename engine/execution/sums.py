@@ -5,9 +5,11 @@ them.
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
 from engine.execution.survey import survey
+from engine.model.decimals import limit_on_paper
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Options
@@ -69,6 +71,22 @@ def _shape(graph: Graph, options: Options) -> tuple[int, int]:
     return rows, columns
 
 
+def _cuts_ties(graph: Graph, cutoff: float, per: int) -> bool:
+    """Return whether a cutoff may lie between two vertices at the same distance, of which one precedes the other.
+
+    Only arcs of length 0 join such vertices.  In decimals their distances are sums that were rounded in different ways,
+    and the cutoff has to be a multiple of the unit.
+
+    Args:
+        graph: the graph.
+        cutoff: the cutoff.
+        per: how many units make 1; 0 if the weights are multiples of no unit.
+    """
+    if per % 10 or not per:
+        return False
+    return (Fraction(repr(float(cutoff))) * per).denominator == 1 and bool((graph.weights == 0).any())
+
+
 def searched_options(graph: Graph, options: Options) -> Options:
     """Return the options of the solve whose rows of distances tell the paths along which quantities are summed.
 
@@ -103,6 +121,13 @@ def searched_options(graph: Graph, options: Options) -> Options:
     ):  # fmt: skip
         if wrong:
             raise InvalidRequest(why, field=field)
+    if options.cutoff is not None and _cuts_ties(graph, options.cutoff, found.per):
+        between = limit_on_paper(options.cutoff, graph.weights, graph.n)
+        raise InvalidRequest(
+            f"float64 rounds lengths that equal the cutoff, {options.cutoff:g}, to either side of it, and arcs of "
+            f"length 0 join vertices there: give a cutoff between two lengths, such as {between:g}",
+            field="cutoff",
+        )
     machine = survey(memory=options.memory, threads=options.threads)
     needed = sum_memory(graph, options, machine.threads)
     if needed >= machine.memory:

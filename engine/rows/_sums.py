@@ -21,6 +21,8 @@ def _tree(row, source, unreachable, limits, arcs, tree):  # type: ignore[no-unty
     limited, terminals = limits
     indptr, heads, weights = arcs
     hops, before, via, queue = tree
+    if row[source] != 0:
+        return -1 - source
     hops[:] = -1
     hops[source] = 0
     queue[0] = source

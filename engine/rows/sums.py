@@ -177,8 +177,8 @@ class PathSums:
             for names, kind in zip((self._wholes, self._fractions), kinds, strict=True)
         )
         rows, nothing = np.ascontiguousarray(rows), (kinds[0].sentinel(), kinds[1].sentinel())
-        done, first, vertex = 0, -1, -1
-        if self._lanes is not None:
+        done, first, vertex = 0 if self._width else len(rows), -1, -1
+        if self._lanes is not None and self._width:
             done, first, vertex = self._lanes.add(sources, rows, self._kind.sentinel(), self._limited, (*nothing, *out))
         if first < 0 and done < len(rows):
             first, vertex = self._walk(sources[done:], rows[done:], (*nothing, *(part[done:] for part in out)))

@@ -176,3 +176,36 @@ def test_the_plan_counts_the_sums():
     few = make_plan(graph, Options(also=("a", "b"), targets=(3, 1)))
     assert few.shape == (n, 2)
     assert few.disk < both.disk / 4
+
+
+def test_a_cutoff_on_which_decimal_paths_end_is_refused_where_arcs_of_length_zero_join_vertices():
+    """One of two vertices at 0.3 may be cut off by rounding, although the path to the other leads through it."""
+    arcs = [0, 1, 2, 0, 3, 4, 5], [1, 2, 6, 3, 4, 5, 6]
+    more = {"n": 7, "directed": True, "quantities": {"q": [1, 1, 1, 100, 100, 100, 100]}}
+    graph, _ = build_graph(*arcs, [0.1, 0.2, 0, 0.3, 0, 0, 0], **more)
+    with pytest.raises(InvalidRequest, match=r"such as 0\.35") as told:
+        make_plan(graph, Options(also=("q",), cutoff=0.3))
+    assert told.value.field == "cutoff"
+    for cutoff in (0.35, 0.29):
+        make_plan(graph, Options(also=("q",), cutoff=cutoff))
+    make_plan(graph, Options(cutoff=0.3))
+    without, _ = build_graph(*arcs, [0.1, 0.2, 0.1, 0.3, 0.1, 0.1, 0.1], **more)
+    make_plan(without, Options(also=("q",), cutoff=0.3))
+    whole, _ = build_graph(*arcs, [1, 2, 0, 3, 0, 0, 0], **more)
+    make_plan(whole, Options(also=("q",), cutoff=3))
+
+
+@pytest.mark.parametrize("rows", [1, 6])
+def test_a_row_whose_source_is_not_at_distance_zero_is_refused(rows):
+    graph, _ = build_graph([0, 1], [1, 2], [1, 1], n=3, directed=True, quantities={"q": [1, 2]})
+    sums = PathSums(graph, ("q",), WORK_TYPES["int32"], limited=False, targets=None)
+    with pytest.raises(SolveFailed, match="not the shortest"):
+        sums.of(np.zeros(rows, np.int64), np.tile(np.array([1, 2, 3], np.int32), (rows, 1)))
+
+
+@pytest.mark.parametrize("rows", [2, 20])
+def test_without_columns_nothing_is_summed(rows):
+    graph, _ = build_graph([0, 1], [1, 2], [1, 1], n=3, directed=True, quantities={"q": [1, 2]})
+    sums = PathSums(graph, ("q",), WORK_TYPES["int32"], limited=False, targets=np.empty(0, np.int64))
+    found = sums.of(np.zeros(rows, np.int64), np.tile(np.array([0, 1, 2], np.int32), (rows, 1)))
+    assert found["q"].shape == (rows, 0)

@@ -1,4 +1,4 @@
-"""Writes logs as JSON lines or as text, with the ids of request and job, and never with a key in them."""
+"""Writes logs as JSON lines or as text, with the ids of request and job.  API keys are removed from every line."""
 
 from __future__ import annotations
 

@@ -78,12 +78,12 @@ class RowSearch:
     """Which rows to search, over which arcs, and where to write them.
 
     Attributes:
-        arcs: the arcs; none is negative.
+        arcs: the arcs; no weight is negative.
         rectangle: rows and columns of the result.
         dtype: the working type.
         sink: receives the rows.
         monitor: receives the progress, in rows.
-        batch: most rows of a batch, rounded down to whole tiles, but at least one tile.
+        batch: the largest number of rows in a batch; it is rounded down to whole tiles, but to no less than one tile.
         unit: promises that all arcs weigh 1.
         known: rows that the planner's trial runs have computed already; None if there are none.
         seconds: predicted seconds of all searches on one thread; None if nothing was predicted.

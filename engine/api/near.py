@@ -304,10 +304,10 @@ def searched_sample(
     """Search from some sources, and predict size and time for all of them; the caller sets ``fixed`` of the result.
 
     Args:
-        profile: the graph, whose near pairs searches can find (:func:`not_searchable`).
+        profile: the graph; :func:`not_searchable` must have no objection to it.
         options: the cutoff, sources and targets; memory and threads.
         nearest: the number of nearest targets that are kept for each source; None for all.
-        spill: a folder on whose disk pairs are written if they do not fit in memory; None to refuse them.
+        spill: a folder on whose disk pairs are written if they do not fit in memory; None to raise an error then.
     """
     rows = _row_count(options, profile.graph)
     for most in _SAMPLES:

@@ -51,7 +51,7 @@ class Algorithm:
         title: the name that people see.
         by_rows: whether it finishes one row after the other, so that finished rows need not be computed again after a
             stop.  False for algorithms that work on the whole matrix until the end.
-        searches: whether, on processors, it ends a search when all targets are found, or at the cutoff.  False for
+        searches: whether its CPU version ends a search early, when all targets are found or at the cutoff.  False for
             algorithms that compute whole rows.
         unsuitable: takes a problem without a limit on hops; returns why the algorithm cannot solve it, None if it can.
     """

@@ -159,7 +159,7 @@ class Backend(Protocol):
         ...
 
     def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:
-        """Run Floyd-Warshall inside a square block, in place: afterwards d = d (x) d.
+        """Run Floyd-Warshall inside a square block, in place; afterwards the block equals its own min-plus square.
 
         Args:
             d: shape (n, n); a diagonal of zeros stays zero.

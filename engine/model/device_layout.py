@@ -69,9 +69,9 @@ def product_bytes(n: int, itemsize: int) -> int:
 #
 # Batched searches are label correcting (Bellman 1958; Ford 1956) from many sources at once, or breadth first.  The
 # device relaxes an arc for a whole block of sources at once (engine/kernels/search.cu); where all arcs weigh 1 it
-# searches breadth first with one bit per source (hops.cu).  In graphs of few hops, and in graphs too large for lists,
-# the whole device makes sweeps over all vertices.  In all other graphs each thread block keeps lists of the vertices
-# that it has to visit.
+# searches breadth first with one bit per source (hops.cu).  Usually each thread block keeps lists of the vertices
+# that it still has to visit.  In graphs of few hops across, and in graphs too large for such lists, the whole device
+# makes sweeps over all vertices instead.
 
 #: Searches with weights sweep over all vertices, instead of keeping lists, if no vertex is more than this number of
 #: hops from the hub (a vertex of highest degree), or if the graph is too large for lists (LISTED).

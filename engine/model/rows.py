@@ -106,7 +106,7 @@ class AnyOrderSink(Sink, Protocol):
 
     @property
     def any_order(self) -> bool:
-        """Whether the sink takes rows of distances to all vertices with columns in any order."""
+        """Whether the columns may be in any order, in rows that hold the distances to all vertices."""
         ...
 
     def take(self, first: int, rows: npt.NDArray[np.int64], block: Array, places: npt.NDArray[np.integer]) -> None:

@@ -138,7 +138,7 @@ class Streamer(Protocol):
         ...
 
     def lead(self, k: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
-        """Close panel ``k`` and write it back.
+        """Relax panel ``k`` by panel ``k`` - 1, unless ``first``; then close it and write it back to the tier.
 
         Args:
             k: the round of the panel.

@@ -36,7 +36,7 @@ ALGORITHM: Final = "blocked-floyd-warshall"
 
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
-    """Yield the candidates that stream on the processors."""
+    """Yield the candidates that compute stripe by stripe on the CPU, in memory (if that takes long) or in the store."""
     problem = setting.problem
     if not streamable(setting):
         return

@@ -251,7 +251,7 @@ def _visit(orders, limited, graph, place, space, clusters):  # type: ignore[no-u
 
 @njit(nogil=True, cache=True)
 def _give(space, wanted):  # type: ignore[no-untyped-def]
-    """Write the sums of 16 rows."""
+    """Write the sums of each quantity for 16 sources, from the lines of ``space`` to ``out`` and ``others``."""
     lines, sums = space
     places, columns, none, nothing, out, others = wanted
     count = len(columns)

@@ -157,7 +157,7 @@ class RowPipeline:
         if self._few is not None:
             self._late = time.perf_counter() + PATIENCE
         if last:
-            self._begin(0)  # learns whether there is another batch
+            self._begin(0)  # begins no batch, but sets ``_all_begun`` if none is left
         return self._all_begun and self._open == 0
 
     def _rescue(self) -> None:

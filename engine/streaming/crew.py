@@ -26,7 +26,7 @@ class Member(Protocol):
     """The operations of a device that a crew calls, always in the device's own thread."""
 
     def guard(self) -> AbstractContextManager[object]:
-        """Return the context in which the device works."""
+        """Return a context manager, inside which the device's thread makes its calls."""
         ...
 
     def drain(self, *, wait: bool) -> None:

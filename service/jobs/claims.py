@@ -11,7 +11,8 @@ layout of the folders guarantees it:
 - A claim renames a folder into the trash before it removes it, and does so only with its own folder and with those of
   claims with lower numbers.
 
-``store`` is always the path of the job's result, ``Settings.store``.  Only functions that change files import NumPy.
+``store`` is always the path of the job's result, ``Settings.store``.  NumPy is imported only inside the functions that
+change files, so that importing this module is fast.
 """
 
 from __future__ import annotations

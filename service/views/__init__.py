@@ -1,1 +1,1 @@
-"""Prepares graphs and matrices for display: facts, summary, samples, pictures, and rows in file formats."""
+"""Prepares graphs and matrices for people: facts, summaries, samples and pictures; and writes rows as files."""

@@ -281,7 +281,7 @@ def _from_wkb(path: Path, column: pl.Series) -> tuple[Floats, Floats]:
         order = "<" if held[:1] == b"\x01" else ">"
         kind = int(np.frombuffer(held, f"{order}u4", 1, 1)[0]) if len(held) >= 5 else 0
         at = 9 if kind & 0x20000000 else 5  # skip the code of the system of coordinates, if there is one
-        # the kind of a point is 1 plus multiples of 1,000 or high bits for height and measure
+        # the geometry type of a point is 1 in WKB; Z and M add 1,000 or 2,000 (ISO), or set high bits (EWKB)
         if (kind & 0x1FFFFFFF) % 1000 != 1 or len(held) < at + 16:
             raise InvalidRequest(f"{path}, row {row + 1}: the geometry is no point", field="nodes")
         x[row], y[row] = np.frombuffer(held, f"{order}f8", 2, at)

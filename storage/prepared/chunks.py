@@ -259,8 +259,8 @@ class TableMemory:
         return _Question(self, [(table, wanted[id(table)]) for table in self._tables])
 
     def drop_beyond(self, most: int) -> None:
-        """Wait until no question runs, then drop sections until at most ``most`` bytes are in memory; if all tables are
-        complete, nothing is dropped.
+        """Wait until no query uses the tables, then drop sections of tables until at most ``most`` bytes are in memory.
+        Nothing is dropped if all tables are in memory completely.
         """
         with self._lock:
             if self.complete or self._held() <= most:

@@ -124,15 +124,15 @@ class CompactTables:
         return out, begins
 
     def ended(self, lines: Places, vertices: Indices, *, ahead: bool) -> tuple[Array, tuple[Array, Indices]]:
-        """Compute the lines of some vertices.
+        """Return the rows of some vertices in the tables of their parts; tables that are not in memory are computed.
 
         Args:
-            lines: the part and the position of every vertex, as :meth:`lines` returns them.
-            vertices: the vertices whose lines are needed.
+            lines: for every vertex its part and its position, as :meth:`lines` returns them.
+            vertices: the vertices whose rows are needed.
             ahead: True for the tables of the graph, False for those of the reversed graph.
 
         Returns:
-            The tables, flat; and for each of ``vertices`` its part and the index at which its line ends.
+            The tables, flat; and for each of ``vertices`` its part and the index at which its row ends.
         """
         part, place = lines[0][vertices], lines[1][vertices]
         found, begins = self.flat(part, ahead=ahead)

@@ -77,7 +77,7 @@ class TablePieces(ABC):
     def groups(self, vertices: Indices, *, forward: bool) -> list[Indices] | None:
         """Divide sources, or targets, into groups that each need at most ``most()`` bytes of tables.
 
-        A group whose lines are all in the same place of the tables is not divided further.
+        Vertices that need the same part of the tables stay in one group, even if this part alone exceeds the limit.
 
         Returns:
             Indices into ``vertices`` for each group; None if a single group suffices.

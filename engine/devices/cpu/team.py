@@ -144,7 +144,9 @@ class Team:
         assert self._task is not None
         lacking = wanted - len(self._others)
         if lacking > 0:
-            with contextlib.suppress(IndexError):  # one call, in which no interrupt is raised; too few may be parked
+            # a single call of C code, so an interrupt cannot lose a thread between ``pop`` and ``extend``; IndexError:
+            # fewer threads are parked than are lacking
+            with contextlib.suppress(IndexError):
                 self._others.extend(map(self._parked.pop, repeat(-1, lacking)))
             self._others.extend(_Other() for _ in range(wanted - len(self._others)))
         while len(self._running) < wanted:
@@ -317,7 +319,7 @@ _PARKED: Final[dict[frozenset[int], list[_Other]]] = {}
 
 
 def _serve(tasks: SimpleQueue[_Task | None], gone: object) -> None:
-    """Run tasks until there is None; end if the thread is parked and not needed for some seconds.
+    """Run tasks from the queue until None arrives.  A parked thread that gets no task for ``IDLE`` seconds ends.
 
     Args:
         tasks: the queue of this thread.

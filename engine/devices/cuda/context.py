@@ -239,7 +239,7 @@ def ensure_kernels(device: int = 0, *, threads: int | None = None, monitor: Moni
 
 @cache
 def modules(device: int = 0) -> Modules:
-    """Return the kernels of ``device``; one instance per process."""
+    """Return the kernels of ``device``; the result is cached, so a process has one instance per device."""
     return Modules(device)
 
 

@@ -315,7 +315,7 @@ class Launcher:
 
     def send_flag(self) -> None:
         """Queue a copy of the flag of ``found_negative`` to the host; ``sent_flag`` reads this copy without waiting."""
-        if self.negative is None:  # no matrix has been closed so far
+        if self.negative is None:  # ``close`` has not run yet, so there is no flag
             return
         if self._sent is None:
             self._sent = np.frombuffer(self.cupy.cuda.alloc_pinned_memory(4), np.int32, 1)

@@ -133,15 +133,17 @@ def _hand_back(order, wanted, paths, before, ends, vertices, over):  # type: ign
 
 @njit(nogil=True, cache=True)
 def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
-    """Add the flow from some sources, whose rows of distances are known, one source after the other.
+    """Send the flow of some sources along their shortest paths, one source after the other, and add it to ``out``.
+
+    The rows of distances of these sources are known.
 
     Args:
         into: the arcs into each vertex, as in :func:`_trace`.
-        task: two arrays over all sources: the vertex of each, int64; and the vertex at which no flow from this source
-            ends, -1 for none.
+        task: two arrays over all sources: the vertex of each, int64; and one vertex to which the source sends nothing,
+            -1 for none.
         rows: int64: the positions in ``task`` of the sources to be done.
         found: the distances from these sources, integers, shape (rows, n); and the integer for *unreachable*.
-        kept: float64, shape (n,): the flow from every source that ends at each vertex.
+        kept: float64, shape (n,): the flow that each source sends to each vertex, the same for all sources.
         space: buffers of this thread: ``order``, ``other`` and ``counts`` of :func:`_sort_reached`; ``paths``, the two
             arrays of ``before``, and ``ends`` of :func:`_trace`; and a copy of ``kept``.
         out: sums of this thread, to which this adds: ``vertices``, ``begins``, ``ends`` and ``over`` of

@@ -208,7 +208,7 @@ class Reducing:
         return upload(self._cupy, array if array.size else np.zeros(1, array.dtype))
 
     def _narrow(self, rows: Any) -> Any:
-        """Return a copy of the selected columns of ``rows``; entries beyond the cutoff are *unreachable* in it."""
+        """Return a copy of the selected columns of ``rows``; entries from the cutoff on are *unreachable* in it."""
         asked, kind, columns = self._asked, self._kind, self._there["columns"]
         out = allocate(self._cupy, (len(rows), self._columns), kind.dtype)
         limit = kind.sentinel() if asked.cutoff is None else asked.cutoff

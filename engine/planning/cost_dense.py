@@ -94,17 +94,29 @@ def _halved_updates(n: int, leaf: int) -> int:
     return halves + h * g * (h + g) + triangle(g) * h + triangle(h) * g
 
 
-@lru_cache(maxsize=256)
 def blocked_updates(n: int, *, symmetric: bool = False) -> int:
-    """Return the updates of the blocked order, summed over all rounds; cached, as several estimates need the number."""
-    return sum(_round_updates(n, min(n, p + PIVOT) - p, symmetric=symmetric) for p in range(0, n, PIVOT))
+    """Return the updates of the blocked order, summed over all rounds."""
+    return _all_rounds(n, PIVOT, LEAF if symmetric else 0)
 
 
-def _round_updates(n: int, width: int, *, symmetric: bool) -> int:
+@lru_cache(maxsize=256)
+def _all_rounds(n: int, pivot: int, leaf: int) -> int:
+    """Return the updates of all rounds; the result is cached, because several estimates need it.
+
+    Args:
+        n: vertices.
+        pivot: the width of a pivot block.
+        leaf: the blocks of a symmetric matrix that are not halved have at most this number of vertices; 0 if the matrix
+            is not symmetric.
+    """
+    return sum(_round_updates(n, min(n, p + pivot) - p, leaf) for p in range(0, n, pivot))
+
+
+def _round_updates(n: int, width: int, leaf: int) -> int:
     rest = n - width
-    if not symmetric:
+    if not leaf:
         return width * n**2
-    return kleene_updates(width, symmetric=True) + width**2 * rest + width * triangle(rest)
+    return _halved_updates(width, leaf) + width**2 * rest + width * triangle(rest)
 
 
 def split_point(n: int) -> int:

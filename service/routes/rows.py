@@ -85,8 +85,8 @@ def get_rows(
     CSV, Parquet and Arrow have a further column for each quantity that the job sums along its paths. A whole row has
     the targets that were solved, in their order.  Points are possible with JSON only. For a semiring other than
     min-plus, which the parameter `semiring` must name, the entries are the values of the best paths: the column is
-    called `value`, and npy has the semiring's value where there is no path. Either `sources` or `source_point` must be
-    given.
+    called `value`, and npy has the semiring's value where there is no path.
+    Either `sources` or `source_point` must be given.
 
     Args:
         asked: rows, columns (all if none are named), and the format, which goes before ``accept``.

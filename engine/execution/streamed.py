@@ -216,12 +216,13 @@ def _unlocking(context: StoredSolve, space: _Space | HostMemory) -> Rows:
     """
     row = space.array.shape[1] * space.array.itemsize
     pool = ThreadPool(1, "apsp-unlock")
-    for _ in range(2):
+    for _ in range(2):  # pools are entered twice (``storage.threads``)
         context.after.enter_context(pool)
 
     def unlock(first: int, last: int) -> None:
+        at_work = last - first < len(space.array)  # all rows are unlocked only when the devices have finished
         try:
-            space.release(first * row, last * row, pause=_PAUSE)
+            space.release(first * row, last * row, pause=_PAUSE if at_work else 0.0)
         except RuntimeError as error:
             log.warning("pages of rows %d to %d stay locked for now: %s", first, last - 1, error)
 

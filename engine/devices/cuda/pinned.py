@@ -102,14 +102,16 @@ class HostMemory:
             ranges = [place for place, size in self._locked.items() if begin <= place and place + size <= end]
         failed: Exception | None = None
         for place in ranges:
-            size = self._locked.pop(place, None)
+            with self._lock:
+                size = self._locked.pop(place, None)
             if size is None:  # another thread unlocks it
                 continue
             try:
                 self._runtime.hostUnregister(place)
             except self._runtime.CUDARuntimeError as error:
-                self._locked[place] = size
                 failed = failed or error
+                with self._lock:
+                    self._locked[place] = size
             time.sleep(pause)
         if failed is not None:
             raise failed

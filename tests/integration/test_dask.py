@@ -11,7 +11,9 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -260,40 +262,65 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
+class Networks(NamedTuple):
+    """A network namespace beside this one, and the addresses of both ends of a link between them."""
+
+    name: str
+    near: str
+    far: str
+
+    def run_far(self) -> tuple[str, ...]:
+        """The words before a command that runs in the other namespace."""
+        return ("ip", "netns", "exec", self.name)
+
+    def cut(self) -> None:
+        _ip("netns", "exec", self.name, "ip", "link", "set", f"{self.name}b", "down")
+
+
 @pytest.fixture
-def two_networks() -> Iterator[str]:
-    """A network namespace beside this one, and a link between them; its addresses end with 1 and 2."""
-    name = f"apsp{os.getpid() % 100000}"
+def two_networks() -> Iterator[Networks]:
+    """Two networks with addresses of this process alone, since a test that was killed leaves its link and addresses."""
+    name = f"apsp{os.getpid()}"
+    between = ip_network("198.18.0.0/15")  # reserved for tests between networks (RFC 2544)
+    near, far = (str(between[os.getpid() % 2**15 * 4 + end]) for end in (1, 2))
+    _delete_left()
     try:
         _ip("netns", "add", name)
         try:
             _ip("link", "add", f"{name}a", "type", "veth", "peer", "name", f"{name}b")
             _ip("link", "set", f"{name}b", "netns", name)
-            _ip("addr", "add", "10.213.7.1/24", "dev", f"{name}a")
+            _ip("addr", "add", f"{near}/30", "dev", f"{name}a")
             _ip("link", "set", f"{name}a", "up")
-            for words in (("addr", "add", "10.213.7.2/24", "dev", f"{name}b"), ("link", "set", f"{name}b", "up")):
+            for words in (("addr", "add", f"{far}/30", "dev", f"{name}b"), ("link", "set", f"{name}b", "up")):
                 _ip("netns", "exec", name, "ip", *words)
         except BaseException:
             _ip("netns", "del", name)
             raise
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no network namespaces here: {error}")
-    yield name
+    yield Networks(name, near, far)
     _ip("netns", "del", name)
 
 
+def _delete_left() -> None:
+    """Delete the namespaces of tests that were killed."""
+    for path in Path("/run/netns").glob("apsp*"):
+        pid = path.name.removeprefix("apsp")
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            subprocess.run(["ip", "netns", "del", path.name], check=False, capture_output=True)
+
+
 @pytest.mark.slow
-def test_a_link_cut_in_mid_round_costs_the_part_behind_it(two_networks: str, tmp_path: Path) -> None:
+def test_a_link_cut_in_mid_round_costs_the_part_behind_it(two_networks: Networks, tmp_path: Path) -> None:
     """Two nodes in networks of their own; the scheduler gives up the one behind the cut after its time-out."""
     graph = sample(900)
-    with Processes(0, host="10.213.7.1") as processes:
+    with Processes(0, host=two_networks.near) as processes:
         asked = options(processes)
-        processes.node(1, "--host", "10.213.7.1")
-        processes.node(1, "--host", "10.213.7.2", prefix=("ip", "netns", "exec", two_networks))
+        processes.node(1, "--host", two_networks.near)
+        processes.node(1, "--host", two_networks.far, prefix=two_networks.run_far())
         wait_for(lambda: _workers(graph, asked) == 2, 120)
         began = time.monotonic()
-        far = ("netns", "exec", two_networks, "ip", "link", "set", f"{two_networks}b", "down")
-        monitor = At(0.3, lambda: _ip(*far))
+        monitor = At(0.3, two_networks.cut)
         solve_to_store(graph, asked, tmp_path / "d.zarr", plan=plan_for(graph, asked), monitor=monitor)
         assert time.monotonic() - began < 120
     check(tmp_path / "d.zarr", graph)

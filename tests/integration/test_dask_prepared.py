@@ -33,7 +33,7 @@ from storage.prepared.journal import journal_folder
 from tests.dask_processes import Processes, kill
 from tests.integration import test_dask
 from tests.integration.service_process import LiveService
-from tests.integration.test_dask import _ip, wait_for
+from tests.integration.test_dask import wait_for
 from tests.unit.engine.api.test_prepared import grid_graph
 from tests.unit.engine.distributed.prepared.test_driver import KINDS, Until, random_graph, whole
 from tests.unit.service.support import Bench
@@ -202,15 +202,14 @@ def test_everything_lost_and_gone_on_with_by_other_workers(tmp_path: Path, monke
 
 
 @pytest.mark.slow
-def test_a_link_cut(two_networks: str, tmp_path: Path) -> None:
+def test_a_link_cut(two_networks: test_dask.Networks, tmp_path: Path) -> None:
     graph = grid_graph(60)
-    with Processes(0, host="10.213.7.1") as processes:
-        processes.node(1, "--host", "10.213.7.1")
-        processes.node(1, "--host", "10.213.7.2", prefix=("ip", "netns", "exec", two_networks))
+    with Processes(0, host=two_networks.near) as processes:
+        processes.node(1, "--host", two_networks.near)
+        processes.node(1, "--host", two_networks.far, prefix=two_networks.run_far())
         wait_for(lambda: _count(processes) == 2, 120)
-        far = ("netns", "exec", two_networks, "ip", "link", "set", f"{two_networks}b", "down")
         began = time.monotonic()
-        prepare(graph, tmp_path / "p", options(processes), monitor=At(0.3, lambda: _ip(*far)))
+        prepare(graph, tmp_path / "p", options(processes), monitor=At(0.3, two_networks.cut))
         assert time.monotonic() - began < 120
     assert whole(tmp_path / "p") == local(graph, tmp_path / "local")
 

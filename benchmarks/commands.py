@@ -23,13 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-ENTRY: Final = """
-try:
-    from service.cli.start import main
-except ImportError:
-    from service.cli import main
-main()
-"""
+from benchmarks.start import ENTRY
+
 CUDA: Final = ("--device", "cuda")
 DENSE: Final = (*CUDA, "--dtype", "float32", "--algorithm", "blocked-floyd-warshall")
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -269,6 +270,32 @@ def test_what_fails_beside_the_others_runs_once_more_with_nothing_beside_it(monk
     assert f"cache_dir={tmp_path / 'beside'}" in beside[0]
     assert chosen(calls[1]) == f"not gpu and not long and {again}"
     assert ("tests/deploy/test_image.py" in calls[1]) == ("beside" in again), "nothing was noted, so all of them run"
+
+
+@pytest.mark.parametrize("failing", [None, "plain", "beside", "alone", "behind one that fails once"])
+def test_after_a_failing_test_the_script_fails_with_x_too(monkeypatch, tmp_path, failing):
+    start, run = subprocess.Popen, subprocess.run
+    dev, _ = script_whose_commands_are_noted(monkeypatch)
+    marks = ("plain", "beside", "alone")
+    (tmp_path / "tests").mkdir()
+    for mark in marks:
+        once = mark == "beside" and failing not in (None, *marks)
+        fails = f"p = pathlib.Path({str(tmp_path / 'once')!r}); there = p.exists(); p.touch(); assert there"
+        lines = ["import pathlib", "import pytest", f"pytestmark = pytest.mark.{mark}"]
+        lines += [
+            f"def test_first(): {fails if once else 'pass'}",
+            f"def test_second(): assert {mark != failing and not once}",
+        ]
+        (tmp_path / "tests" / f"test_{mark}.py").write_text("\n".join(lines))
+    known = "\n".join((*marks, "gpu", "long", "slow"))
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{textwrap.indent(known, '  ')}\n")
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    monkeypatch.setattr(dev, "BESIDE", tmp_path / "beside")
+    monkeypatch.setattr(dev, "PYTHON", sys.executable)
+    monkeypatch.setattr(dev.os, "cpu_count", lambda: 0)
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "Popen", start)
+    assert (dev.test(["-x"]) != 0) == (failing is not None)
 
 
 @pytest.mark.parametrize(("broken", "again"), [(False, ["test_it.py::test_bad"]), (True, [])])

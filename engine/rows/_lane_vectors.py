@@ -26,7 +26,6 @@ _I16: Final = ir.IntType(16)
 _I32: Final = ir.IntType(32)
 _I64: Final = ir.IntType(64)
 _ROW: Final = ir.VectorType(_I32, LANES)
-_MASK: Final = ir.VectorType(ir.IntType(1), LANES)
 
 
 class _Step:
@@ -95,9 +94,9 @@ def constant(value: int) -> Any:
     return ir.Constant(_ROW, [value] * LANES)
 
 
-def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any]:
-    """Compare the arcs into a vertex.  Return its distances, the arc that each lane takes, and a mask of the lanes in
-    which an arc gives less than the distance.
+def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any, Any]:
+    """Compare the arcs into a vertex.  Return its distances, the arc that each lane takes, the least distance that an
+    arc gives, and the least distance of a tail.
 
     A lane takes the tight arc whose tail has the fewest hops, and of ties the first.  A tail that is not summed yet has
     -1 hops, so it comes before all other tails.
@@ -109,19 +108,23 @@ def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any]:
     entry, (loop, done) = build.block, step.blocks("arc", "compared")
     build.cbranch(build.icmp_signed("<", first, last), loop, done)
     build.position_at_end(loop)
-    starts = word(0), constant(_LARGEST), constant(-1), ir.Constant(_MASK, [0] * LANES)
+    starts = word(0), constant(_LARGEST), constant(-1), constant(_LARGEST), constant(_LARGEST)
     phis = [build.phi(start.type) for start in starts]
-    e, best, taken, wrong = phis
+    e, best, taken, least, nearest = phis
     tail = build.mul(build.zext(step.entry(tails, e), _I64), width)
     weight = constant(1) if unit else step.spread(step.entry(step.array(2), e))
-    through = build.add(step.load(rows, tail), weight)
+    distance = step.load(rows, tail)
+    through = build.add(distance, weight)
     tight = build.icmp_signed("==", through, here)
     hops = constant(0) if unit else step.load(rows, tail, 1)
     better = build.and_(tight, build.icmp_signed("<", hops, best))
     number = step.spread(build.trunc(build.sub(e, first), _I32))
-    shorter = build.or_(wrong, build.icmp_signed("<", through, here))
+    lesser = [
+        build.select(build.icmp_signed("<", value, so_far), value, so_far)
+        for value, so_far in ((through, least), (distance, nearest))
+    ]
     following = build.add(e, word(1))
-    found = following, build.select(better, hops, best), build.select(better, number, taken), shorter
+    found = following, build.select(better, hops, best), build.select(better, number, taken), *lesser
     for phi, start, value in zip(phis, (first, *starts[1:]), found, strict=True):
         phi.add_incoming(start, entry)
         phi.add_incoming(value, loop)
@@ -133,7 +136,7 @@ def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any]:
         phi.add_incoming(start, entry)
         phi.add_incoming(value, loop)
         results.append(phi)
-    return here, results[0], results[1]
+    return here, *results
 
 
 @intrinsic
@@ -143,12 +146,18 @@ def find_arcs(typingctx, place, tails, weights, lines, limited, taken):  # type:
     ``place`` is (first, last, v): the arcs ``first`` to ``last`` - 1 lead into ``v``.  ``weights`` is None where all
     are 1.  ``taken``, int32, shape (16,), receives the number of the arc, counted from ``first``, and -1 where there is
     no path or the vertex is the source.  Returns a word with a bit for each lane that holds no shortest distance.
+
+    A row of distances that were too large for its type is refused at one of its vertices, whatever the overflow has
+    made of them.  The distances of a row without such a bit lie below ``FAR``.  None is negative: weights are not, so
+    the tail of the arc taken is no farther than its head, and the arcs taken lead back to the source, whose distance
+    is 0.  So no sum here has overflowed, each distance is the length of a path, and no arc gives less.  A path to a
+    vertex without a distance is refused, however long it is, unless distances beyond a cutoff are left out.
     """
     signature = types.int64(place, tails, weights, lines, limited, taken)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         step, v = _Step(context, builder, signature, args), builder.extract_value(args[0], 2)
-        here, arcs, shorter = _compared(step, isinstance(signature.args[2], types.NoneType))
+        here, arcs, least, nearest = _compared(step, isinstance(signature.args[2], types.NoneType))
         lines, zero = step.array(3), constant(0)
         hops = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)), 1)
         reached = builder.icmp_signed("<", here, constant(FAR))
@@ -157,7 +166,9 @@ def find_arcs(typingctx, place, tails, weights, lines, limited, taken):  # type:
         builder.store(arcs, step.rows(step.array(5)), align=4)
         missing = builder.and_(searched, builder.icmp_signed("<", arcs, zero))
         every = builder.icmp_signed("==", step.spread(builder.trunc(args[4], _I32)), zero)
-        wrong = builder.or_(missing, builder.and_(shorter, builder.or_(reached, every)))
+        shorter = builder.icmp_signed("<", least, here)
+        lost = builder.and_(every, builder.icmp_signed("<", nearest, constant(FAR)))
+        wrong = builder.or_(missing, builder.select(reached, shorter, lost))
         return step.bits(builder.or_(wrong, builder.icmp_signed(">", here, constant(FAR))))
 
     return signature, codegen

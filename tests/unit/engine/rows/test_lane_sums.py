@@ -134,6 +134,32 @@ def test_every_wrong_entry_is_refused_as_the_walk_refuses_it(kind):
     assert outcomes[False] > 20
 
 
+@pytest.mark.parametrize("wraps", [False, True])
+def test_rows_that_have_overflowed_are_refused(wraps):
+    """Distances beyond the type end as no path where additions stop there, and as any number where they wrap."""
+    refused = 0
+    for seed in range(60):
+        rng = np.random.default_rng([seed, wraps])
+        n = int(rng.integers(3, 12))
+        tails, heads = rng.integers(0, n, (2, 3 * n))
+        beyond = [2**31 + 5, 2**32 - 1, 2**32] if wraps else []
+        weights = rng.choice([1, 2, FAR // 3, FAR - 1, FAR, 2**31 - 1, *beyond], 3 * n)
+        amounts = {"whole": rng.integers(0, 9, 3 * n)}
+        graph, _ = build_graph(tails, heads, weights, n=n, directed=True, quantities=amounts)
+        beside, walk = ways(graph, "int32")
+        for source in range(n):
+            (row,) = rows_from(graph, np.array([source]))
+            farthest, found = row[np.isfinite(row)].max(), np.where(np.isfinite(row), row, FAR)
+            stored = found.astype(np.int64).astype(np.int32) if wraps else np.minimum(found, FAR).astype(np.int32)
+            sources, rows = np.full(LEAST_ROWS, source), np.tile(stored, (LEAST_ROWS, 1))
+            # the walk takes what the type holds
+            for way, most in ((beside, FAR), (walk, 2**31 if wraps else FAR)):
+                if farthest >= most:
+                    assert outcome(way, sources, rows) == {}, (seed, source, row)
+                    refused += 1
+    assert refused > 100
+
+
 def test_the_row_with_the_wrong_entry_is_named():
     rng = np.random.default_rng(1)
     graph = random_graph(rng, "far", 40)

@@ -46,6 +46,17 @@ class Semiring:
         """Which of parallel arcs a graph must keep, ``least`` or ``greatest``; None if it makes no difference."""
         return None if self.name == "lor-land" else "greatest" if self.greatest else "least"
 
+    def measures(self, *, weighted: bool) -> bool:
+        """Return whether values measure what the weights of a graph measure.
+
+        Products and reachability have no unit.  The widths and heights of graphs without weights are those of arcs that
+        all weigh 1, and only distances count arcs.
+
+        Args:
+            weighted: whether the graph has weights.
+        """
+        return self.name == MIN_PLUS or (weighted and self.name in ("max-min", "min-max"))
+
 
 SEMIRINGS: Final = {
     semiring.name: semiring

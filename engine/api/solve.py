@@ -23,6 +23,7 @@ from engine.planning.binding import check_plan
 from engine.rows.sums import sum_types
 from engine.streaming.checkpoint import Journal, StoredSolve, resumable, suits
 from storage.graph.graph import Graph
+from storage.graph.units import WEIGHT
 from storage.matrix.frame import MatrixSpec, unit_of
 from storage.matrix.working import open_working
 from storage.semirings import MIN_PLUS, SEMIRINGS
@@ -214,10 +215,10 @@ def _execution(plan: Plan, options: Options) -> str:
 
 def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
     """Return the attributes in which a store records how it was solved."""
-    weights = plan.semiring in (MIN_PLUS, "max-min", "min-max")  # products and reachability have no unit
+    known = SEMIRINGS[plan.semiring].measures(weighted=graph.weighted)
     return {
-        "unit": unit_of(graph) if weights else "weight",
-        **({} if weights else {"weight_column": None}),
+        "unit": unit_of(graph) if known else WEIGHT,
+        **({} if known else {"weight_column": None}),
         **({} if plan.semiring == MIN_PLUS else {"semiring": plan.semiring}),
         "algorithm": plan.algorithm,
         "max_hops": plan.max_hops,

@@ -31,7 +31,7 @@ from storage.jobs.store import (
     JobRecord,
     RunnerRecord,
 )
-from storage.semirings import SEMIRINGS
+from storage.semirings import MIN_PLUS, SEMIRINGS
 
 View = dict[str, Any]
 
@@ -153,7 +153,8 @@ def job(visitor: Visitor, job_id: str) -> View:
         "plan": plan(record.plan) if record.plan else None, "phases": phase_views(record),
         "resumable": resumable(visitor.service.settings, record),
         "log": _log(visitor.service, record), "result": _result(visitor, record),
-        "example": _example(record, found), "opening": _opening(record, found), "measured": measured_in(found),
+        "example": _example(record, found), "opening": _opening(record, found),
+        "measured": measured_in(found, record.options),
         "notes": () if found is None else found.receipt.get("notes", ()),
         "options": _said_options(record),
         "points": receipt_of(record.options.get("points")) or {},
@@ -181,7 +182,8 @@ def _graph_of(visitor: Visitor, record: JobRecord) -> GraphRecord | None:
 
 
 def _measured(visitor: Visitor, job_id: str) -> str:
-    return measured_in(_graph_of(visitor, visitor.job(job_id)))
+    record = visitor.job(job_id)
+    return measured_in(_graph_of(visitor, record), record.options)
 
 
 def eccentricities(visitor: Visitor, job_id: str) -> View:
@@ -254,10 +256,13 @@ def kind(record: JobRecord) -> str:
     return _KINDS.get(record.options.get("result", planned), "")
 
 
-def measured_in(graph: GraphRecord | None) -> str:
-    """Return the text that says what distances in a graph measure, from ``storage.graph.units.measured``."""
+def measured_in(graph: GraphRecord | None, options: View) -> str:
+    """Return what the values of a job's result measure, as ``storage.graph.units.measured`` says it."""
     facts = {} if graph is None else graph.facts
     weights = {**_NO_WEIGHTS, **facts.get("weights", {})}
+    semiring = SEMIRINGS.get(options.get("semiring") or MIN_PLUS)
+    if semiring is None or not semiring.measures(weighted=weights["weighted"]):
+        return ""
     column = weights["column"] if weights["length_of"] is None else None
     return measured(facts.get("unit"), column, weighted=weights["weighted"])
 

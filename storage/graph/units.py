@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from storage.errors import InvalidRequest
+
+#: What the attribute ``unit`` of a store says if no unit is known: for graphs with weights, and for those without.
+WEIGHT: Final = "weight"
+HOPS: Final = "hops"
+#: Names of columns that say nothing about what the weights measure: ``5 weight`` would be no better than ``5``, and
+#: ``5 hops`` would read as a number of arcs.
+_PLAIN: Final = frozenset({WEIGHT, "weights", "w", "wt", "value", HOPS})
+
 
 def said_unit(stored: object) -> str | None:
     """Return the unit that the user gave for the weights, from the ``unit`` of a store; None if the user gave none."""
-    return None if stored in (None, "weight", "hops") else str(stored)
+    return None if stored in (None, WEIGHT, HOPS) else str(stored)
+
+
+def check_unit(unit: str | None) -> None:
+    """Raise InvalidRequest if ``unit`` is a word with which stores say that no unit is known."""
+    if unit in (WEIGHT, HOPS):
+        raise InvalidRequest(
+            f"unit {unit!r} says in stores that no unit is known ({HOPS}: distances count arcs), so it cannot be the "
+            "unit of weights; leave it out, or use another word",
+            field="unit",
+        )
 
 
 def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> str:
@@ -18,12 +39,12 @@ def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> 
         weighted: whether the arcs have weights; if not, distances count arcs.
 
     Returns:
-        The unit or the name of the column; empty if neither is known.  A number is not shown as a name: it stands for a
-        column without a header.
+        The unit or the name of the column; empty if neither is known.  A number is not shown as a name, because it
+        stands for a column without a header, and neither are names such as ``weight``, which are no measures.
     """
     if not weighted:
         return "arcs"
-    return unit or ("" if column is None or column.isdigit() else column)
+    return said_unit(unit) or ("" if column is None or column.isdigit() or column.casefold() in _PLAIN else column)
 
 
 def measured_words(unit: str | None, shown: str) -> str:

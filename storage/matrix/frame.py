@@ -19,6 +19,7 @@ from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.files import atomic
 from storage.geography.coordinates import GROUP, described, named_arrays
 from storage.graph.graph import Graph, graph_digest
+from storage.graph.units import HOPS, WEIGHT, said_unit
 from storage.matrix.format import (
     ALSO,
     COMPRESSIONS,
@@ -142,7 +143,7 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
 
 def unit_of(graph: Graph) -> str:
     """Return the unit of the distances of a graph: its unit if known, else ``weight``, or ``hops`` without weights."""
-    return graph.unit or ("weight" if graph.weighted else "hops")
+    return said_unit(graph.unit) or (WEIGHT if graph.weighted else HOPS)
 
 
 def _column_of(graph: Graph) -> dict[str, str]:

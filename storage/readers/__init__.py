@@ -20,6 +20,7 @@ from storage.geography.nodes import read_nodes
 from storage.graph.cleaning import ArcList, check_quantity_name, compress, quantity_values
 from storage.graph.graph import Graph, Receipt, build_from
 from storage.graph.inputs import keeps_greatest
+from storage.graph.units import check_unit
 from storage.options import FileReadingOptions, ReadingOptions, declared, lists_options
 from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
@@ -199,14 +200,15 @@ def with_places(graph: Graph, receipt: Receipt, parsed: Parsed, reading: FileRea
         reading: options, of which the table of nodes, the system of coordinates and the unit are used.
 
     Raises:
-        NotFound, InvalidRequest: as for ``storage.geography.nodes.read_nodes``, or a unit is given for a graph without
-            weights.
+        NotFound, InvalidRequest: as for ``storage.geography.nodes.read_nodes``; a unit is given for a graph without
+            weights, or is a word that means *no unit* in stores.
     """
     nodes, unit, notes = reading.get("nodes"), (reading.get("unit") or "").strip() or None, list(receipt.notes)
     found: Coordinates | None = parsed.coordinates
     if unit is not None and not graph.weighted:
         message = "unit says what the weights measure, and here every arc counts 1: distances are hops"
         raise InvalidRequest(message, field="unit")
+    check_unit(unit)
     if nodes is not None:
         found, more = read_nodes(Path(nodes), graph.labels, reading.get("coordinates"))
         notes += more

@@ -8,6 +8,7 @@ import pytest
 
 from service.dashboard.page_data import algorithm, kind, measured_in
 from storage.jobs.store import GraphRecord, JobStore
+from storage.semirings import MIN_PLUS, SEMIRINGS
 
 WEIGHTS: dict[str, Any] = {"weighted": True, "column": "length_m", "length_of": None}
 
@@ -21,16 +22,26 @@ WEIGHTS: dict[str, Any] = {"weighted": True, "column": "length_m", "length_of": 
         ({"weights": WEIGHTS | {"length_of": "length_m / 80"}, "unit": "min"}, "min"),
         ({"weights": WEIGHTS | {"column": None}}, ""),
         ({"weights": WEIGHTS | {"column": "3"}}, ""),
+        ({"weights": WEIGHTS | {"column": "weight"}}, ""),
+        ({"weights": WEIGHTS | {"column": "hops"}}, ""),
         ({"weights": {"weighted": False}}, "arcs"),
         ({}, ""),
     ],
 )
 def test_what_distances_measure(facts: dict[str, Any], expected: str):
-    assert measured_in(GraphRecord("g", "d", "name", 2, 1, facts, {}, 0.0)) == expected
+    assert measured_in(GraphRecord("g", "d", "name", 2, 1, facts, {}, 0.0), {}) == expected
+
+
+@pytest.mark.parametrize("weights", [WEIGHTS, {"weighted": False}])
+@pytest.mark.parametrize("semiring", SEMIRINGS)
+def test_products_and_reachability_have_no_unit(semiring: str, weights: dict[str, Any]):
+    graph = GraphRecord("g", "d", "name", 2, 1, {"weights": weights, "unit": "m"}, {}, 0.0)
+    known = semiring == MIN_PLUS or (weights is WEIGHTS and semiring in ("max-min", "min-max"))
+    assert measured_in(graph, {"semiring": semiring}) == (("m" if weights is WEIGHTS else "arcs") if known else "")
 
 
 def test_nothing_is_known_of_a_graph_that_was_deleted():
-    assert measured_in(None) == ""
+    assert measured_in(None, {}) == ""
 
 
 def test_what_a_job_makes(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ import pytest
 
 import apsp
 from service.cli import main
+from storage.errors import InvalidRequest
 from storage.graph.graph import load_graph, save_graph
 from storage.graph.units import measured, measured_words, unit_metadata
 from storage.readers import read_graph
@@ -161,7 +163,27 @@ def test_what_distances_measure():
     assert measured(None, "travel_time") == "travel_time"
     assert measured(None, "3") == measured(None, None) == "", "a column without a header is called by its number"
     assert measured(None, "travel_time", weighted=False) == "arcs"
+    for name in ("weight", "Weights", "w", "value", "hops", "Hops"):
+        assert measured(None, name) == "", "the name says nothing about what is measured"
+        assert measured("min", name) == "min"
     assert [measured_words(None, ""), measured_words(None, "arcs")] == ["", "in arcs"]
+
+
+@pytest.mark.parametrize("word", ["weight", "hops"])
+def test_the_words_for_an_unknown_unit_are_no_units(graph: list[str], word: str):
+    with pytest.raises(InvalidRequest, match=f"unit '{word}' says in stores that no unit is known") as refused:
+        read_graph("g.csv", unit=word)
+    assert refused.value.field == "unit"
+    given = replace(read_graph("g.csv")[0], unit=word)
+    apsp.solve_to_store(given, "d.zarr")
+    with apsp.open("d.zarr") as result:
+        assert (result.attributes["unit"], result.unit, result.measured) == ("weight", None, "minutes")
+
+
+def test_widths_of_arcs_without_weights_count_no_arcs(graph: list[str]):
+    run("solve", *graph, "--unweighted", "--parallel", "greatest", "--semiring", "max-min", "--out", "w.zarr")
+    with apsp.open("w.zarr", semiring="max-min") as result:
+        assert (result.unit, result.measured) == (None, "")
 
 
 def test_values_of_other_semirings_are_no_distances(graph: list[str]):

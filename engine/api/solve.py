@@ -179,6 +179,7 @@ def solve_to_store(
             claim=store.get("claim", 0),
         ) as writer,
         ExitStack() as after,
+        after,  # once more, as pools are (``storage.threads``): an interrupt may come between two calls of the stack
     ):
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)

@@ -13,15 +13,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 
+from engine.api import solve as solving
 from engine.api.prepared import prepare
 from engine.api.solve import solve_to_store
 from engine.api.verify import verify_store
 from engine.devices.cpu.team import end_parked
 from engine.execution import streamed
 from engine.model.problem import Options
+from engine.model.tiling import Tiling
+from engine.streaming.checkpoint import StoredSolve
 from tests.interrupting import Interruption, by_itself
 from tests.several import several
 from tests.stores import verify_matrix
@@ -104,6 +108,37 @@ def test_streamed_solves_end_their_threads(
         return len(steps)
 
     assert by_itself(work, 120 if few else 3600) >= FEW
+
+
+def test_an_interrupt_at_the_end_of_a_solve_ends_the_thread_that_unlocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each step of ``contextlib`` after the devices have finished, among them those of the stack of contexts."""
+    graph = sample(150)
+    plan, known = plan_for(graph, "host"), set(threading.enumerate())
+    follow = solving.EXECUTORS["streamed"]
+    assert plan.execution == "streamed"
+    assert cast(Tiling, plan.streaming).passes
+
+    def hit(at: int) -> bool:
+        armed = Interruption(MOST, contextlib)
+
+        def run(context: StoredSolve) -> dict[str, object]:
+            summary = follow(context)
+            armed._left = at
+            return summary
+
+        monkeypatch.setitem(solving.EXECUTORS, "streamed", run)
+        return armed.hits(lambda: solve_to_store(graph, Options(), tmp_path / f"{at}", plan=plan))
+
+    def work() -> int:
+        at = 1
+        while hit(at):
+            assert at_work(known) == [], f"after step {at}"
+            at += 1
+        return at
+
+    assert by_itself(work, 120) > FEW
 
 
 @ALL_OR_SOME

@@ -30,6 +30,7 @@ from engine.rows.dense import ClosedRows, write_rows
 from engine.rows.summary import SummarySink
 from engine.streaming.store_tier import IO_THREADS
 from storage.errors import Cancelled
+from storage.files.caches import cache_folder
 from storage.graph.graph import build_graph
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import WorkingMatrix, open_working
@@ -177,10 +178,10 @@ def _with_bus(cuda: Device, kind: WorkType, values: Values) -> Device:
     )
 
 
-def cache_file() -> Path:
-    """Return the path of the cache file: below XDG_CACHE_HOME, or below ``~/.cache``."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "apsp" / "rates.json"
+def cache_file() -> Path | None:
+    """Return the path of the cache file; None if this user has no folder for it."""
+    folder = cache_folder()
+    return None if folder is None else folder / "rates.json"
 
 
 def _known(key: str, measure: Callable[[], Values]) -> Values:
@@ -215,8 +216,11 @@ def _best(before: Values, now: Values) -> Values:
 
 def _read() -> dict[str, Any]:
     """Return all valid entries of the cache file."""
+    path = cache_file()
+    if path is None:
+        return {}
     try:
-        found = json.loads(cache_file().read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
         return {
             str(key): {
                 "when": float(entry["when"]),
@@ -231,10 +235,16 @@ def _read() -> dict[str, Any]:
 
 
 def _write(entries: Mapping[str, object]) -> None:
+    """Replace the cache file; where that cannot be done, the next process measures again."""
     path = cache_file()
+    if path is None:
+        return
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix="rates-", dir=path.parent)
         os.close(handle)
-        Path(name).write_text(json.dumps(entries, indent=1), encoding="utf-8")
-        Path(name).replace(path)
+        try:
+            Path(name).write_text(json.dumps(entries, indent=1), encoding="utf-8")
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)  # if it is still there: the disk is full, or the cache is a folder

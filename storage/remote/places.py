@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
+from typing import cast
 
 from storage.errors import Conflict, InvalidRequest, NotFound
+from storage.files.atomic import failure
+from storage.files.caches import cache_folder
 from storage.matrix.frame import check_target
 from storage.matrix.sealed import SealedFolder
 from storage.remote.addresses import check_address, checkpoint_stat
@@ -104,10 +106,23 @@ def reweighted_place(found: SealedFolder, out: str | Path | None, *, overwrite: 
 def _working_path(address: str, work: Path | None) -> Path:
     """Return the path to work at.  It depends only on ``work`` and the address, so that a later call finds the
     checkpoint.
+
+    Raises:
+        NotFound: the folder ``work`` does not exist, or the user has no home, where the work would be done.
+        StorageFailed: no folder can be made there.
     """
     if work is not None and not work.is_dir():
         raise NotFound(f"--work: the folder {work} does not exist")
-    base = work or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "apsp" / "work"
+    caches = cache_folder()
+    if work is None and caches is None:
+        raise NotFound(
+            "this user has no home, so there is no folder to work in: name one with --work or XDG_CACHE_HOME"
+        )
+    base = work or cast(Path, caches) / "work"
     folder = base / hashlib.sha256(address.rstrip("/").encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        failed = failure("work in", folder, error)
+        raise type(failed)(f"{failed}; --work or XDG_CACHE_HOME may name another folder") from error
     return folder / "matrix.zarr"

@@ -142,6 +142,26 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     assert calls == ["disk"] * 2
 
 
+def test_a_user_without_a_home_measures_each_time(
+    calls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    for _ in range(2):
+        assert rates.with_rates(MACHINE, KIND, plan_of(11), tmp_path / "d.zarr").stream_rate == 4e8
+    assert calls == ["disk"] * 2
+
+
+def homeless() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_cache_that_cannot_be_replaced_leaves_no_files(calls: list[str], tmp_path: Path) -> None:
+    rates.cache_file().mkdir(parents=True)
+    rates.with_rates(MACHINE, KIND, plan_of(11), tmp_path / "d.zarr")
+    assert list(rates.cache_file().parent.iterdir()) == [rates.cache_file()]
+
+
 @pytest.mark.parametrize("error", [StorageFailed("the disk is full"), SolveFailed("the GPU failed"), OSError("no")])
 def test_what_cannot_be_measured_is_left_as_it_was(
     calls: list[str],

@@ -1,0 +1,16 @@
+"""The folder in which apsp keeps what it can do without, or make again: below XDG_CACHE_HOME, or below ``~/.cache``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path | None:
+    """Return the folder, which may not exist; None if the user has no home, as a number without an account has none."""
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "apsp"
+    try:
+        return Path.home() / ".cache" / "apsp"
+    except RuntimeError:
+        return None

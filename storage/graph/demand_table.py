@@ -11,7 +11,16 @@ import numpy.typing as npt
 from storage.arguments import check_given_paths, check_texts
 from storage.errors import InvalidRequest, NotFound
 from storage.graph.inputs import label_array
-from storage.graph.vertex_table import Array, Indices, check_header, frame_in, numbers_in, place_in, vertices_of
+from storage.graph.vertex_table import (
+    Array,
+    Indices,
+    check_filled,
+    check_header,
+    frame_in,
+    numbers_in,
+    place_in,
+    vertices_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +53,8 @@ def read_demands(path: str | Path, labels: Array, flow: str | None = None) -> De
 
     Raises:
         NotFound: the file, the column, or a vertex of the file does not exist.
-        InvalidRequest: the file is no table of this form, has no header, or a flow is negative or no finite number.
+        InvalidRequest: the file is no table of this form, has no header or no rows, or a flow is negative or no finite
+            number.
     """
     check_given_paths(path=path)
     check_texts(flow=flow)
@@ -58,6 +68,7 @@ def read_demands(path: str | Path, labels: Array, flow: str | None = None) -> De
             f"{path} has the columns {', '.join(names) or '(none)'}; demands need an origin, a destination and a flow",
             field="demands",
         )
+    check_filled(path, frame, "demands")
     if flow is not None and flow not in names[2:]:
         raise NotFound(f"{path} has no column {flow!r} after the second; there are {', '.join(names[2:])}")
     flows = numbers_in(path, frame[flow or names[2]], "demands")

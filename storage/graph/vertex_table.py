@@ -188,13 +188,14 @@ def read_table(path: Path, labels: Array, columns: Sequence[str] | None = None) 
 
     Raises:
         NotFound: the file, a column, or a vertex of the file does not exist.
-        InvalidRequest: the file is no table of this form, has no header, names a vertex twice, or holds a number that
-            is not finite.
+        InvalidRequest: the file is no table of this form, has no header or no rows, names a vertex twice, or holds a
+            number that is not finite.
     """
     frame = frame_in(path)
     names = frame.columns
     if path.suffix.lower() == ".csv":
         check_header(path, names, labels, "opportunities")
+    check_filled(path, frame, "opportunities")
     wanted = names[1:] if columns is None else list(columns)
     if not wanted:
         raise InvalidRequest(f"{path} has no column of numbers after {names[0]!r}", field="opportunities")
@@ -253,6 +254,18 @@ def check_header(path: Path, names: list[str], labels: Array, field: str) -> Non
         f"{path}, line 1: {names[0]!r} is a vertex and {numbers[0]!r} a number; the first line must name the columns",
         field=field,
     )
+
+
+def check_filled(path: Path, frame: pl.DataFrame, field: str) -> None:
+    """Refuse a table without rows: a file that says nothing is more often a mistake than meant.
+
+    Args:
+        path: the file.
+        frame: the table, without the rows that have no entry.
+        field: the option that named the file.
+    """
+    if not frame.height:
+        raise InvalidRequest(f"{path} has no row with an entry below the names of its columns", field=field)
 
 
 def is_number(text: str) -> bool:

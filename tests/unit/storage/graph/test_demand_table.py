@@ -37,6 +37,8 @@ def test_columns_are_taken_in_order_or_by_name(tmp_path):
         ("o,d,x\na,b,many\n", InvalidRequest, "line 2: column 'x' is 'many'"),
         ("o,d,x\na,b,inf\n", InvalidRequest, "no finite number"),
         ("o,d\na,b\n", InvalidRequest, "need an origin, a destination and a flow"),
+        ("o,d,x\n", InvalidRequest, "no row with an entry"),
+        ("o,d,x\n,,\n  ,,\n\n", InvalidRequest, "no row with an entry"),
         ("a,b,3\nb,c,4\n", InvalidRequest, "line 1: 'a' is a vertex and '3' a number"),
     ],
 )

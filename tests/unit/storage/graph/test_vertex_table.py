@@ -37,6 +37,8 @@ def test_vertices_that_are_numbers(tmp_path, key):
         ("a,1200\nb,300\n", InvalidRequest, "line 1: 'a' is a vertex and '1200' a number"),
         ("v,jobs\na,1,2\n", InvalidRequest, "cannot be read as a table"),
         ("", InvalidRequest, "cannot be read as a table"),
+        ("v,jobs\n", InvalidRequest, "no row with an entry below the names of its columns"),
+        ("v,jobs\n,\n ,\n", InvalidRequest, "no row with an entry below the names of its columns"),
     ],
 )
 def test_mistakes_are_named_with_their_line(tmp_path, text, error, said):

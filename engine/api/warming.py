@@ -8,7 +8,7 @@ from typing import Final
 from engine.execution.compiling import compile_kernels
 from engine.execution.kernel_list import ListedKernel, listed_kernels, missing
 from engine.graph.kernels import OWN_CACHE
-from engine.model.progress import COMPILING, Monitor, given_monitor
+from engine.model.progress import COMPILING, Monitor, given_monitor, kernels_are_kept
 from storage.arguments import check_choice, check_whole
 from storage.errors import SolveFailed
 
@@ -16,6 +16,7 @@ from storage.errors import SolveFailed
 DEVICES: Final = ("cpu", "cuda")
 #: The least number that may be added to a niceness; only a privileged user may add a negative one.
 _NICEST: Final = -20
+_NOWHERE: Final = "no folder for them can be written; NUMBA_CACHE_DIR may name one"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def _for_processors(processes: int | None, nice: int, watched: Monitor) -> Warme
             errors.append(f"{listed.module}.{listed.name}: {error}")
         watched.step(1)
 
+    if waiting and not kernels_are_kept():
+        raise SolveFailed(f"{len(waiting)} kernels are not compiled and could not be kept: {_NOWHERE}")
     if waiting:
         watched.begin(COMPILING, len(waiting), "kernels")
         compile_kernels(waiting, processes=processes, nice=nice, told=told, waiting=lambda: watched.step(0))
@@ -89,8 +92,5 @@ def _for_processors(processes: int | None, nice: int, watched: Monitor) -> Warme
         raise SolveFailed(f"{len(errors)} of {len(waiting)} kernels were not compiled; the first is {errors[0]}")
     if lost := missing(waiting):
         first = f"{lost[0].module}.{lost[0].name}"
-        raise SolveFailed(
-            f"{len(lost)} kernels were compiled and could not be kept ({first} is one): no folder for them "
-            "can be written; NUMBA_CACHE_DIR may name one"
-        )
+        raise SolveFailed(f"{len(lost)} kernels were compiled and could not be kept ({first} is one): {_NOWHERE}")
     return Warmed(len(listed_kernels()), len(waiting))

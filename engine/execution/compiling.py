@@ -19,7 +19,7 @@ from typing import Final
 
 from engine.execution.kernel_list import ListedKernel, missing_for
 from engine.model.plan import Plan
-from engine.model.progress import COMPILING, PhaseClock, count_compilation
+from engine.model.progress import COMPILING, PhaseClock, count_compilation, kernels_are_kept
 from engine.model.system import available_memory, usable_processors
 from storage.semirings import MIN_PLUS
 
@@ -89,8 +89,10 @@ def _in_processes(kernels: Sequence[ListedKernel]) -> float:
 
 def _abreast(kernels: Sequence[ListedKernel]) -> int:
     """Return the number of processes that compile ``kernels`` for a solve; 1 if the solving process compiles the
-    kernels that it calls.
+    kernels that it calls, as it must where it would not find what others compile.
     """
+    if not kernels_are_kept():
+        return 1
     count, alone = min(len(kernels), _processes()), sum(listed.seconds for listed in kernels)
     pays = count > 1 and bool(sys.executable) and _in_processes(kernels) < WORTHWHILE * alone
     return count if pays else 1

@@ -179,6 +179,8 @@ class _Waiting(threading.local):
 WAITING: Final = _Waiting()
 #: The only entry of this list counts the compilations of kernels, by this process or for it.
 _COMPILATIONS: Final = [0]
+#: The only entry of this list says whether later processes find the kernels that this one compiles.
+_KEPT: Final = [True]
 
 
 def compilations() -> int:
@@ -191,6 +193,16 @@ def compilations() -> int:
 def count_compilation() -> None:
     """Increase the counter of :func:`compilations`, after kernels were compiled."""
     _COMPILATIONS[0] += 1
+
+
+def kernels_are_kept() -> bool:
+    """Return whether later processes find the kernels that this one compiles; True until a folder was looked for."""
+    return _KEPT[0]
+
+
+def note_not_kept() -> None:
+    """Note that no folder for compiled kernels can be written, so that each process compiles them for itself."""
+    _KEPT[0] = False
 
 
 class _Treating:

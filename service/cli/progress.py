@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
-from engine.model.progress import COMPILING, Monitor
+from engine.model.progress import COMPILING, Monitor, kernels_are_kept
 from service.units import format_bytes, format_count, format_seconds
 from storage.counted import counted, singular
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 #: The unit in which the progress of compiling is counted.
 KERNELS: Final = "kernels"
+#: How the note goes on that kernels are compiled.
+_ONCE: Final = ", once on this machine; apsp warm does it ahead"
+_EACH_TIME: Final = " and cannot be kept: no folder for them can be written; NUMBA_CACHE_DIR may name one"
 #: Share of a phase that must be done before the time left is estimated.
 _ENOUGH: Final = 0.01
 #: Seconds between two updates of a bar, and between two printed lines.
@@ -148,7 +151,7 @@ class ProgressMonitor(Monitor):
         self.close()
         if phase == COMPILING and self._explain:
             self._explain = False
-            self._display.print("note: kernels are compiled, once on this machine; apsp warm does it ahead")
+            self._display.print(f"note: kernels are compiled{_ONCE if kernels_are_kept() else _EACH_TIME}")
         self.phase, self.total, self.done, self.unit = phase, total, 0, unit
         self._started, self._last = time.perf_counter(), (0.0, 0)
         self._due = self._started + self._display.every

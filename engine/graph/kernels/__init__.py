@@ -43,7 +43,7 @@ import numba
 import numpy as np
 
 from engine.graph.kernels.loading import defined, is_known, know_runtime, rebuilt
-from engine.model.progress import WAITING, NotCompiledError, compilation, only_ready
+from engine.model.progress import WAITING, NotCompiledError, compilation, note_not_kept, only_ready
 from engine.model.system import signals_postponed
 
 #: Folder, next to the source file of a kernel, in which numba keeps the compiled kernel if it can write there.
@@ -231,6 +231,7 @@ class CompiledKernel:
                 self._folders, self._writes = tuple(dict.fromkeys((own, beside))), True
             except (RuntimeError, OSError):
                 self._folders = (beside,)
+                note_not_kept()
         return self._folders
 
     def _file(self, signature: Any, target: Any) -> tuple[str, tuple[Any, ...]]:

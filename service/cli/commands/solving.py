@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Options, Statistics
-from engine.model.progress import COMPILING, PhaseClock
+from engine.model.progress import COMPILING, PhaseClock, kernels_are_kept
 from service.cli.arguments import GraphOptions, OutputOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_done, emit_json, number, table, unit_of_facts
@@ -222,7 +222,8 @@ def describe_plan(selected: Plan) -> list[str]:
         threads = f"{selected.workers:,} worker{'s' if selected.workers != 1 else ''} of Dask, {threads} each"
     on_device = f", {format_bytes(selected.device_memory)} of the GPU's" if selected.device_memory else ""
     once = sum(phase.seconds for phase in selected.phases if phase.name == COMPILING)
-    compiling = f", {format_seconds(once)} of them to compile kernels, once on this machine" if once else ""
+    often = ", once on this machine" if kernels_are_kept() else ", each time"
+    compiling = f", {format_seconds(once)} of them to compile kernels{often}" if once else ""
     needs = f"{format_bytes(selected.memory)} of memory{on_device}, about {format_seconds(selected.seconds)}"
     lines = [
         f"plan: {selected.algorithm} in {selected.dtype} on {selected.device}, {threads}{hops}",

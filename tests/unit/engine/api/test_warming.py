@@ -14,6 +14,7 @@ import engine.graph.kernels
 from engine.api import warming
 from engine.devices.cuda import context
 from engine.execution.kernel_list import ListedKernel
+from engine.model import progress
 from engine.model.progress import Monitor
 from storage.errors import Cancelled, InvalidRequest, SolveFailed
 from tests.unit.engine.execution.test_compiling import MODULE, Told
@@ -73,6 +74,16 @@ def test_it_says_where_nothing_can_be_kept(listed: list[ListedKernel], monkeypat
     monkeypatch.setattr(warming, "compile_kernels", lambda kernels, **options: None)
     with pytest.raises(SolveFailed, match=r"2 kernels were compiled and could not be kept .* NUMBA_CACHE_DIR"):
         warming.warm()
+
+
+def test_where_no_folder_can_be_written_nothing_is_compiled_in_vain(
+    listed: list[ListedKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_KEPT", [False])
+    told = Told()
+    with pytest.raises(SolveFailed, match=r"2 kernels are not compiled and could not be kept: .* NUMBA_CACHE_DIR"):
+        warming.warm(monitor=told)
+    assert told.phases == []
 
 
 def test_it_stops_when_that_is_wanted(listed: list[ListedKernel]) -> None:

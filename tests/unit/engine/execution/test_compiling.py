@@ -12,6 +12,7 @@ import pytest
 import engine.graph.kernels
 from engine.execution import compiling
 from engine.execution.kernel_list import ListedKernel, missing
+from engine.model import progress
 from engine.model.progress import COMPILING, Monitor, PhaseClock
 from storage.errors import Cancelled
 
@@ -105,6 +106,18 @@ def test_few_short_kernels_are_left_to_the_calls(some: list[ListedKernel], monke
     compiling.compile_for(some, PhaseClock(told))
     assert told.phases == []
     assert missing(some) == some
+
+
+def test_where_nothing_is_kept_no_other_process_compiles(
+    some: list[ListedKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it compiled would be lost, and this process would compile the same once more."""
+    monkeypatch.setattr(compiling, "usable_processors", lambda: 2)
+    monkeypatch.setattr(progress, "_KEPT", [False])
+    told = Told()
+    compiling.compile_for(some, PhaseClock(told))
+    assert told.phases == []
+    assert compiling.seconds_to_compile(some) == sum(one.seconds for one in some)
 
 
 def test_a_wish_to_stop_ends_the_processes(some: list[ListedKernel], monkeypatch: pytest.MonkeyPatch) -> None:

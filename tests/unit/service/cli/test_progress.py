@@ -35,6 +35,19 @@ def test_kernels_have_no_rate():
     assert searched.endswith("rows/s")
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_it_is_said_whether_kernels_are_compiled_once(monkeypatch, kept):
+    monkeypatch.setattr("engine.model.progress._KEPT", [kept])
+    out = io.StringIO()
+    with ProgressMonitor(out) as monitor:
+        for _ in range(2):
+            monitor.begin("compile", 4, "kernels")
+    notes = [line for line in out.getvalue().splitlines() if line.startswith("note: kernels are compiled")]
+    assert len(notes) == 1
+    assert ("once on this machine" in notes[0]) == kept
+    assert ("NUMBA_CACHE_DIR may name one" in notes[0]) != kept
+
+
 def test_a_phase_that_goes_on_has_its_own_seconds(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("service.cli.progress.time.perf_counter", lambda: now[0])

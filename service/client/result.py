@@ -21,6 +21,7 @@ from service.units import format_bytes, parse_size
 from service.views.pictures.figures import draw_histogram, draw_matrix, new_figure
 from storage.arguments import check_flags, check_given_paths, check_texts, check_whole
 from storage.errors import InvalidRequest, LimitExceeded
+from storage.graph.units import measured_words, said_unit
 from storage.semirings import MIN_PLUS, SEMIRINGS
 
 if TYPE_CHECKING:
@@ -362,7 +363,7 @@ class ResultMethods(TableMethods):
         bins = yield from self._question("GET", "histogram")
         figure = new_figure(10, 4)
         left, right = figure.subplots(1, 2)
-        name = f"distance ({self.measured or self.unit})"
+        name = f"distance {measured_words(said_unit(self.unit), self.measured)}".strip()
         draw_matrix(left, distances, self.shape, name)
         left.set(title="distances (light: near, hatched: no path)", xlabel="target", ylabel="source")
         draw_histogram(right, bins["edges"], bins["counts"], name)

@@ -169,14 +169,15 @@ def test_a_notebook_shows_text_and_no_markup(client):
     assert client._http.headers["authorization"] not in repr(client)
 
 
-def test_a_plot(client, tmp_path):
+@pytest.mark.parametrize(("reading", "shown"), [({}, "distance"), ({"unit": "m"}, "distance in m")])
+def test_a_plot(client, reading, shown):
     pytest.importorskip("matplotlib")
-    figure = client.solve(EXAMPLES / "helsinki_drive.csv").plot(size=50)
+    figure = client.solve(EXAMPLES / "helsinki_drive.csv", **reading).plot(size=50)
     left, right = figure.axes[:2]
     assert left.images[0].get_array().shape == (50, 50)
     assert len(right.patches) == 1
-    assert [axes.get_xlabel() for axes in (left, right)] == ["target", "distance (length_m)"]
-    assert figure.axes[2].get_ylabel() == "distance (length_m)", "the bar of colours"
+    assert [axes.get_xlabel() for axes in (left, right)] == ["target", shown]
+    assert figure.axes[2].get_ylabel() == shown, "the bar of colours"
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 

@@ -69,7 +69,7 @@ def test_a_stopped_search_goes_on_after_its_finished_rows(tmp_path, eager, algor
     solve_to_store(graph, options, tmp_path / "once.zarr")
     path, total = tmp_path / "d.zarr", 0
     for attempt in range(20):
-        monitor = StopAfter(200)
+        monitor = StopAfter(100)
         try:
             outcome = solve_to_store(graph, options, path, resume=attempt > 0, monitor=monitor)
         except Cancelled:

@@ -254,8 +254,9 @@ def plot(
     store: StoreFolder,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The picture: .png, .svg or .pdf.")],
     order: Annotated[
-        Literal["near", "label"], typer.Option(help="Rows and columns: neighbours beside each other, or as stored.")
-    ] = "near",
+        Literal["label", "near"],
+        typer.Option(help="Rows and columns of a heat map: by label, as on the page, or neighbours side by side."),
+    ] = "label",
     side: Annotated[
         int, typer.Option(metavar="CELLS", min=1, max=4096, help="Cells on each side of the heat map.")
     ] = 512,

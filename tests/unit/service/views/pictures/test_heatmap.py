@@ -146,6 +146,20 @@ def test_pictures_are_drawn(solved, capsys, name, begins):
     assert sorted(path.name for path in solved.parent.iterdir()) == sorted([name, "m.zarr"])
 
 
+def test_plots_have_the_order_of_the_page_unless_they_are_asked_for_another(solved, monkeypatch):
+    """The page and notebooks draw the matrix as it is stored; two pictures of one matrix can be compared."""
+    orders = []
+
+    def taken(matrix, *, order, **more):
+        orders.append(order)
+        return take_picture(matrix, order=order, **more)
+
+    monkeypatch.setattr("service.cli.commands.plotting.take_picture", taken)
+    for more in ([], ["--order", "near"]):
+        assert main.run(["plot", str(solved), "-o", str(solved.parent / "m.png"), "--side", "20", *more]) == 0
+    assert orders == ["label", "near"]
+
+
 def test_every_kind_of_summary_can_be_drawn(tmp_path):
     """Two vertices and no arc: nothing is reached, so there is neither histogram nor mean nor eccentricity."""
     graph = tmp_path / "g.gr"

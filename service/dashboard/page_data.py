@@ -9,6 +9,7 @@ from engine.model.algorithms import ALGORITHMS
 from service.api.fault import Refused, TooMuchComputing
 from service.api.problems import CODES
 from service.dashboard.charts import counted, histogram
+from service.dashboard.downloads import downloads
 from service.dashboard.phases import phase_views, phase_word
 from service.dashboard.visiting import Visitor
 from service.jobs.checkpoints import resumable
@@ -337,6 +338,7 @@ def _result(visitor: Visitor, record: JobRecord) -> View | None:
         "counted": known is not None, "small": across[0] * across[1] <= _COUNTED,
         "kind": record.options.get("result", "matrix"), "map": _placed(visitor, record),
         **value_facts(record.options, summary), **_table_facts(summary, visitor.service.settings.max_cells),
+        "downloads": downloads(record, visitor.service.settings.max_cells),
     }  # fmt: skip
 
 

@@ -69,6 +69,7 @@ class RowsQuery(ColumnsQuery):
 
     sources: Names = None
     source_point: PointTexts = None
+    all: Annotated[bool, Field(description="Every row, in place of naming some.")] = False
 
 
 @router.get("/rows", response_class=Response, responses=_TAGGED)
@@ -86,15 +87,18 @@ def get_rows(
     the targets that were solved, in their order.  Points are possible with JSON only. For a semiring other than
     min-plus, which the parameter `semiring` must name, the entries are the values of the best paths: the column is
     called `value`, and npy has the semiring's value where there is no path.
-    Either `sources` or `source_point` must be given.
+    One of `sources`, `source_point` and `all=true` must be given.
 
     Args:
         asked: rows, columns (all if none are named), and the format, which goes before ``accept``.
     """
     kind = choose_format(asked.format, accept)
     rows = _places(asked.sources, asked.source_point, "source")
-    if rows is None:
-        raise InvalidRequest("sources names no vertex; name some, or give points as source_point", field="sources")
+    if asked.all and rows is not None:
+        raise InvalidRequest("all=true asks for every row: name no sources", field="all")
+    if not asked.all and rows is None:
+        message = "sources names no vertex; name some, give points as source_point, or ask for every row with all=true"
+        raise InvalidRequest(message, field="sources")
     opened.check_semiring(asked.semiring)
     part = _Rectangle(opened, kind, asked.snap_limit, asked.also)
     part.sources, part.targets = rows, _places(asked.targets, asked.target_point, "target")

@@ -175,6 +175,26 @@ def test_vroom_reads_the_geometry_that_it_asks_for(client: TestClient) -> None:
     assert all(isinstance(leg["summary"]["length"], float) and decode(leg["shape"], 6) for leg in trip["legs"])
 
 
+@pytest.mark.parametrize("key", ["", "abc"])
+def test_the_valhalla_plugin_of_qgis_is_answered_as_it_asks(client: TestClient, key: str) -> None:
+    """What version 2 of GIS-OPS' plugin sends and reads: a token in the address, the number of a feature as ``id``, and
+    answers that list the places once more, within a further list.
+    """
+    some = [at(1), at(5), at(9)]
+    listed = [{"lon": round(lon, 6), "lat": round(lat, 6)} for lon, lat in some]
+    options = {"costing": "auto", "costing_options": {"auto": {"use_tolls": 0.5, "maneuver_penalty": 5}}}
+    body = {**options, "show_locations": True, "locations": listed, "id": 7}
+    trip = client.post(f"/route?access_token={key}", json=body).json()["trip"]
+    assert [leg["summary"]["time"] for leg in trip["legs"]] == [lengths(some)[i][i + 1] for i in range(2)]
+    assert all(leg["summary"]["length"] > 0 and len(decode(leg["shape"], 6)) > 1 for leg in trip["legs"])
+    table = {**options, "sources": listed, "targets": listed[1:], "id": "matrix"}
+    found = client.post(f"/sources_to_targets?access_token={key}", json=table).json()
+    for side, places_there in (("sources", listed), ("targets", listed[1:])):
+        assert found[side][0] == [pytest.approx(place, abs=6e-7) for place in places_there]
+    assert [[cell["time"] for cell in row] for row in found["sources_to_targets"]] == [row[1:] for row in lengths(some)]
+    assert all(cell["distance"] >= 0 for row in found["sources_to_targets"] for cell in row)
+
+
 A, B = ({"lat": lat, "lon": lon} for lon, lat in (at(1), at(5)))
 
 

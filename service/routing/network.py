@@ -104,6 +104,11 @@ class RoutingNetwork:
         """Whether durations are known."""
         return self._seconds is not None
 
+    @property
+    def fastest(self) -> bool:
+        """Whether paths are the fastest ones; else they are the shortest ones by length."""
+        return self._metres is None
+
     def stops(self, lon: Floats, lat: Floats) -> Stops:
         """Return the vertices nearest to places in degrees, shape (k,)."""
         return self._stops(*self._finder.nearest(lon, lat))

@@ -58,7 +58,7 @@ class Valhalla:
     def _matrix(self, asked: Answer) -> Answer:
         unit, named = unit_of(asked)
         sources, targets = (places(self._network, asked.get(side), side) for side in ("sources", "targets"))
-        refuse_unknown(asked)
+        refuse_unknown(self._network, asked)
         found = self._network.table(sources, targets)
         times = self._network.seconds(found) if self._network.tells_time else np.full(found.shape, np.inf)
         seconds = _whole(times)

@@ -39,11 +39,21 @@ _REFUSED_AT_PLACES: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
-def refuse_unknown(asked: Mapping[str, Any]) -> None:
+def refuse_unknown(network: RoutingNetwork, asked: Mapping[str, Any]) -> None:
     """Raise InvalidRequest for a parameter that needs more than the network has."""
     for name, reason in _REFUSED.items():
         if asked.get(name):
             raise InvalidRequest(f"{name} is not supported: {reason}", field=name)
+    if network.fastest and _wants_shortest(asked):
+        reason = "this network has times, so its paths are the fastest ones; serve a result of lengths for the shortest"
+        raise InvalidRequest(f"costing_options: shortest is not supported: {reason}", field="costing_options")
+
+
+def _wants_shortest(asked: Mapping[str, Any]) -> bool:
+    """Return whether the options of a request's costing ask for the shortest ways by length."""
+    costing, options = asked.get("costing"), asked.get("costing_options")
+    own = options.get(costing) if isinstance(options, dict) and isinstance(costing, str) else None
+    return isinstance(own, dict) and bool(own.get("shortest"))
 
 
 def unit_of(asked: Mapping[str, Any]) -> tuple[float, str]:

@@ -46,7 +46,7 @@ def route(network: RoutingNetwork, asked: Mapping[str, Any]) -> Answer:
     if not isinstance(nested, dict):
         raise InvalidRequest("directions_options is an object", field="directions_options")
     asked = {**nested, **asked}
-    refuse_unknown(asked)
+    refuse_unknown(network, asked)
     for name, fine in _ONLY.items():
         if asked.get(name) not in fine:
             message = f"{name} is not supported, or {' or '.join(str(value) for value in fine[1:])} only"

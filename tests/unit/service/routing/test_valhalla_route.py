@@ -132,7 +132,7 @@ def test_nobody_turns_round_where_the_type_forbids_it(tmp_path: Path) -> None:
 
 
 def test_what_a_client_tells_comes_back(client: TestClient) -> None:
-    body = asked([at(1), at(5)], id="mine", units="mi", language="de", costing_options={"auto": {"shortest": True}})
+    body = asked([at(1), at(5)], id="mine", units="mi", language="de", costing_options={"auto": {"use_tolls": 0}})
     body["locations"][1] |= {"name": "x" * 300, "street": 7, "city": "Oulu \ud800", "minimum_reachability": 50}
     answer = client.post("/route", content=json.dumps(body)).json()
     assert (answer["id"], answer["trip"]["units"]) == ("mine", "miles")
@@ -162,6 +162,25 @@ def test_lengths_have_times_only_by_a_speed(tmp_path: Path) -> None:
             app = create_app(RoutingNetwork(matrix, unit=None, speed=speed, most=100))
             summary = TestClient(app).post("/route", json=asked(some)).json()["trip"]["summary"]
             assert (summary["time"], summary["length"]) == (pytest.approx(seconds), kilometres)
+
+
+def test_the_shortest_way_is_not_the_fastest_one(client: TestClient, tmp_path: Path) -> None:
+    """QGIS' plugin and routingpy offer *Shortest*: over times it would be another way, so it is refused there."""
+    some = [at(1), at(5)]
+    listed = [{"lon": lon, "lat": lat} for lon, lat in some]
+    shortest: dict[str, Any] = {"costing": "auto", "costing_options": {"auto": {"shortest": True}}}
+    way, table = asked(some, **shortest), {"sources": listed, "targets": listed, **shortest}
+    for service, body in (("/route", way), ("/sources_to_targets", table)):
+        answer = client.post(service, json=body)
+        assert answer.status_code == 400
+        assert "serve a result of lengths for the shortest" in answer.json()["error"]
+        for other in ({"auto": {"shortest": False}}, {"bicycle": {"shortest": True}}, {"auto": None}, None, [1]):
+            assert client.post(service, json={**body, "costing_options": other}).status_code == 200
+    solve_to_store(city("m"), Options(device="cpu"), tmp_path / "a.zarr")
+    with open_result(tmp_path / "a.zarr") as matrix:
+        lengths_of = TestClient(create_app(RoutingNetwork(matrix, unit=None, speed=50, most=100)))
+        assert lengths_of.post("/route", json=way).json() == lengths_of.post("/route", json=asked(some)).json()
+        assert lengths_of.post("/sources_to_targets", json=table).status_code == 200
 
 
 def test_vroom_reads_the_geometry_that_it_asks_for(client: TestClient) -> None:
@@ -251,7 +270,7 @@ def test_routingpy_finds_its_way(client: TestClient) -> None:
                 time.sleep(0.01)
             valhalla = routingpy.Valhalla(base_url=address_of("127.0.0.1", listener))
             some = [at(1), at(5), at(9)]
-            way = valhalla.directions(some, profile="auto", instructions=True, preference="shortest", units="km")
+            way = valhalla.directions(some, profile="auto", instructions=True, units="km")
             assert way.duration == sum(lengths(some)[i][i + 1] or 0 for i in range(2))
             metres = client.get(f"/route/v1/driving/{text(some)}").json()["routes"][0]["distance"]
             assert way.distance == pytest.approx(metres, abs=2)

@@ -19,8 +19,10 @@ def product(a: Matrix, b: Matrix) -> Matrix:
 def closure(weights: Matrix) -> Matrix:
     """Floyd-Warshall as in the textbook (Floyd 1962)."""
     d = weights.copy()
+    through = np.empty_like(d)
     for k in range(len(d)):
-        d = np.minimum(d, d[:, k, None] + d[k])
+        np.add(d[:, k, None], d[k], out=through)
+        np.minimum(d, through, out=d)
     return d
 
 

@@ -441,15 +441,21 @@ def test_a_tier_that_fails_ends_the_solve_and_leaves_walks(backends, at, devices
     np.testing.assert_array_equal(found, final)
 
 
+@pytest.fixture(scope="module")
+def ten_panels():
+    """Weights of 1,280 vertices, and their distances."""
+    weights = oracle.random_weights(1280, seed=3, density=3 / 1280)
+    return oracle.encode(weights, "float32"), oracle.encode(oracle.closure(weights), "float32")
+
+
 @pytest.mark.parametrize("held", [0, 1, 3, 8, 20])
 @pytest.mark.parametrize("height", [64, 128])
-def test_stripes_that_are_held_are_read_once_a_pass(backend, held, height):
-    n = 1280
-    weights = oracle.random_weights(n, seed=3, density=3 / n)
+def test_stripes_that_are_held_are_read_once_a_pass(backend, ten_panels, held, height):
+    weights, final = ten_panels
+    n, found = len(weights), weights.copy()
     streaming = Tiling("host", height, 128, 4, held * 128 // height, passes=True)
-    found = oracle.encode(weights, "float32")
     tier = solve(backend, found, streaming, kind=Keeping)
-    np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "float32"))
+    np.testing.assert_array_equal(found, final)
     assert (tier.read, tier.written) == passed_bytes(streaming, n, found.itemsize)
     least = 2 * tier.written - 2 * 128 * n * found.itemsize  # each panel once as itself and once as a source
     assert held < 8 or tier.read < least
@@ -462,14 +468,13 @@ def test_layouts_of_halves_have_rounds_and_one_panel_leaves_no_room():
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_stripes_that_every_device_holds_are_retired(backends, count):
-    n, retired = 1280, set[int]()
-    weights = oracle.random_weights(n, seed=4, density=3 / n)
+def test_stripes_that_every_device_holds_are_retired(backends, ten_panels, count):
+    (weights, final), retired = ten_panels, set[int]()
     streaming = Tiling("host", 64, 128, 4, 20, passes=True)
     for _ in range(1 if count == 1 else 50):  # which stripes several devices hold depends on which is faster
-        found = oracle.encode(weights, "float32")
+        found = weights.copy()
         tier = solve(backends[:count], found, streaming, kind=Keeping)  # fails if a retired stripe is taken again
-        np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "float32"))
+        np.testing.assert_array_equal(found, final)
         retired |= set(tier.retired)
         if retired:
             break

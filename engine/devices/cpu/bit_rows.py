@@ -256,6 +256,26 @@ def join_row(typingctx, onto, i, rows, j):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def keep_others(typingctx, rows, i, known, j, out, k):  # type: ignore[no-untyped-def]
+    """out[k] <- rows[i] without the bits of known[j].
+
+    Args:
+        typingctx: numba's typing context.
+        rows, known, out: rows of bits.
+        i, j, k: indices of rows.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        _, pointers = _row_pointers(context, builder, signature.args[::2], args[::2])
+        row, known, place = (builder.gep(one, [at]) for one, at in zip(pointers, args[1::2], strict=True))
+        left = builder.and_(builder.load(row, align=64), builder.not_(builder.load(known, align=64)))
+        builder.store(left, place, align=64)
+        return context.get_dummy_value()
+
+    return types.void(rows, i, known, j, out, k), codegen
+
+
+@intrinsic
 def is_full(typingctx, seen, v):  # type: ignore[no-untyped-def]
     """Return whether all sources have seen ``v``.
 
@@ -312,6 +332,63 @@ def count_arrivals(typingctx, rows, active, arrivals, i):  # type: ignore[no-unt
         return sums[0]
 
     return types.int64(rows, active, arrivals, i), codegen
+
+
+@intrinsic(prefer_literal=True)
+def add_marked(typingctx, marks, at, count, weights, sums, place, together):  # type: ignore[no-untyped-def]
+    """Add weights[kind, at[i]] to sums[kind, to + j] for every bit j that is set in marks[i], for i below ``count``.
+
+    Args:
+        typingctx: numba's typing context.
+        marks: uint64.
+        at: int32: indices of vertices.
+        count: the number of marks, at least 1.
+        weights: int32 or float64, shape (kinds, vertices).
+        sums: of the same type, shape (kinds, lanes).
+        place: the first kind, and ``to``: the lane that belongs to bit 0.
+        together: a constant: the number of kinds to add, one after the other from the first one on.
+    """
+    kinds = together.literal_value
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = {i: context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 1, 3, 4)}
+        kind, lane = cgutils.unpack_tuple(builder, args[5])
+        real, size = isinstance(signature.args[3].dtype, types.Float), signature.args[3].dtype.bitwidth // 8
+        element, word, index = context.get_data_type(signature.args[3].dtype), ir.IntType(64), ir.IntType(32)
+        vector, flags = ir.VectorType(element, 64), ir.VectorType(ir.IntType(1), 64)
+        undefined, zeros = (ir.Constant(vector, value) for value in (ir.Undefined, [0.0 if real else 0] * 64))
+        first = ir.Constant(ir.VectorType(index, 64), [0] * 64)
+
+        def row(i, k, column):  # type: ignore[no-untyped-def]
+            width = builder.extract_value(arrays[i].shape, 1)
+            number = builder.add(kind, ir.Constant(word, k))
+            return builder.gep(arrays[i].data, [builder.add(builder.mul(number, width), column)])
+
+        rows = [row(3, k, ir.Constant(word, 0)) for k in range(kinds)]
+        places = [builder.bitcast(row(4, k, lane), vector.as_pointer()) for k in range(kinds)]
+        before, entry = [builder.load(one, align=size) for one in places], builder.block
+        loop, done = builder.append_basic_block("mark"), builder.append_basic_block("done")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        i, *totals = builder.phi(word), *(builder.phi(vector) for _ in places)
+        mark = builder.bitcast(builder.load(builder.gep(arrays[0].data, [i])), flags)
+        vertex = builder.zext(builder.load(builder.gep(arrays[1].data, [i])), word)
+        onward = []
+        for total, held in zip(totals, rows, strict=True):
+            one = builder.insert_element(undefined, builder.load(builder.gep(held, [vertex])), ir.Constant(index, 0))
+            added = builder.select(mark, builder.shuffle_vector(one, undefined, first), zeros)
+            onward.append(builder.fadd(total, added) if real else builder.add(total, added))
+        following = builder.add(i, ir.Constant(word, 1))
+        for phi, start, value in zip((i, *totals), (ir.Constant(word, 0), *before), (following, *onward), strict=True):
+            phi.add_incoming(start, entry)
+            phi.add_incoming(value, loop)
+        builder.cbranch(builder.icmp_signed("<", following, args[2]), loop, done)
+        builder.position_at_end(done)
+        for one, value in zip(places, onward, strict=True):
+            builder.store(value, one, align=size)
+        return context.get_dummy_value()
+
+    return types.void(marks, at, count, weights, sums, place, together), codegen
 
 
 @intrinsic

@@ -1,0 +1,285 @@
+"""Breadth-first searches that write no rows: what is asked of the rows is gathered one step at a time.
+
+After each step the sources that reached a vertex are bits of its row.  So the weights of vertices are added for 64
+sources at once, by level: the sums of a level are multiplied once by the share that counts at its distance.  The
+nearest vertices of a source are those of the first few steps, until there are enough of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cpu.bfs_bits import begin_sources, bit_rows_of, gather_squares, take_step
+from engine.devices.cpu.bit_facts import BITS, PLANES, SQUARES, begin_facts, count_levels, tell_squares
+from engine.devices.cpu.bit_rows import (
+    WORDS,
+    add_marked,
+    count_arrivals,
+    join_row,
+    keep_others,
+    lowest_bit,
+    transpose_bits,
+)
+from engine.graph.kernels import njit
+from engine.model.backend import LevelReduction
+from engine.model.rows import Array, ReducedLevels
+
+#: Vertices whose rows of bits stay in the first-level cache while the weights are added for one word of sources after
+#: the other.
+TOGETHER: Final = 256
+
+
+class LevelSpace(NamedTuple):
+    """What :func:`search_levels` reduces for a block of sources, and what it finds.
+
+    Attributes:
+        weights: int32 or float64, shape (kinds, vertices), by the number of the vertex.
+        held: uint8, a byte for each vertex that has a weight other than 0; as long as ``active`` (``bit_space``).
+        shares: float64, shape (limits, ``MOST_HOPS``): how much of a weight counts at each distance.
+        sums: float64, shape (kinds, limits, ``BITS``): receives the sums for each source.
+        nearest: int32, shape (``BITS``, nearest): receives the columns of the nearest vertices; -1 where there are
+            fewer.
+        lengths: uint8, of the same shape: their distances.
+    """
+
+    weights: Array
+    held: npt.NDArray[np.uint8]
+    shares: npt.NDArray[np.float64]
+    sums: npt.NDArray[np.float64]
+    nearest: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, asked: LevelReduction, near: npt.NDArray[np.int32], bytes_of_flags: int) -> LevelSpace:
+        """Return the space for a block.
+
+        Args:
+            asked: what is to be reduced.
+            near: the numbers of the vertices in the order of the columns.
+            bytes_of_flags: the length of ``active``.
+        """
+        weights = np.empty_like(asked.weights)
+        weights[:, near] = asked.weights
+        held = np.zeros(bytes_of_flags, np.uint8)
+        held[: len(near)] = (weights != 0).any(0)
+        sums = np.zeros((len(weights), len(asked.shares), BITS))
+        most = min(asked.nearest, len(near))
+        return cls(weights, held, asked.shares, sums, *cls._none(most))
+
+    @staticmethod
+    def _none(most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+        return np.full((BITS, most), -1, np.int32), np.zeros((BITS, most), np.uint8)
+
+    def empty(self) -> LevelSpace:
+        """Return a space for another block."""
+        nearest, lengths = self._none(self.nearest.shape[1])
+        return self._replace(sums=np.zeros_like(self.sums), nearest=nearest, lengths=lengths)
+
+    def found(self, rows: int, nearest: int) -> ReducedLevels:
+        """Return what was found for the first ``rows`` sources, with ``nearest`` vertices each."""
+        columns, lengths = np.full((rows, nearest), -1, np.int64), np.full((rows, nearest), np.nan)
+        most = self.nearest.shape[1]
+        columns[:, :most] = self.nearest[:rows]
+        lengths[:, :most] = np.where(self.nearest[:rows] < 0, np.nan, self.lengths[:rows])
+        return ReducedLevels(self.sums.transpose(2, 0, 1)[:rows].copy(), columns, lengths)
+
+
+@njit(nogil=True, cache=True)
+def _add_some(some, gathered, weights, lanes, work):  # type: ignore[no-untyped-def]
+    """Add the weights of the vertices ``some`` to the sums of the sources in their ``gathered`` rows of bits."""
+    marks, at = work
+    for w in range(WORDS):
+        count = 0
+        for i in range(len(some)):  # without branches
+            mark = gathered[i, w]
+            marks[count], at[count] = mark, some[i]
+            count += mark != 0
+        if count == 0:
+            continue
+        kind, kinds, first = 0, len(weights), 64 * w
+        while kind + 3 <= kinds:
+            add_marked(marks, at, count, weights, lanes, (kind, first), 3)
+            kind += 3
+        if kind + 2 == kinds:
+            add_marked(marks, at, count, weights, lanes, (kind, first), 2)
+        elif kind < kinds:
+            add_marked(marks, at, count, weights, lanes, (kind, first), 1)
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(reducing, rows, before, flags, step, lanes):  # type: ignore[no-untyped-def]
+    """Add the weights of the vertices with ``flags`` to the sums of the sources in their ``rows`` of bits, as much of
+    them as counts at the distance ``step``.
+
+    If there are rows ``before``, the sources in them are left out, and ``rows`` are joined to them afterwards.
+    """
+    weights, held, shares, sums, _, _ = reducing
+    lanes[:] = 0
+    some, work = np.empty(TOGETHER, np.int32), (np.empty(TOGETHER, np.uint64), np.empty(TOGETHER, np.int32))
+    gathered, nothing = bit_rows_of(TOGETHER), bit_rows_of(1)
+    nothing[:] = 0
+    marked, holding, count = flags.view(np.uint64), held.view(np.uint64), 0
+    for word in range(len(marked)):
+        if marked[word] & holding[word]:
+            for v in range(8 * word, 8 * word + 8):
+                if flags[v] & held[v]:
+                    if len(before) > 0:
+                        keep_others(rows, v, before, v, gathered, count)
+                        join_row(before, v, rows, v)
+                    else:
+                        keep_others(rows, v, nothing, 0, gathered, count)
+                    some[count] = v
+                    count += 1
+            if count > TOGETHER - 8:
+                _add_some(some[:count], gathered, weights, lanes, work)
+                count = 0
+    _add_some(some[:count], gathered, weights, lanes, work)
+    for kind in range(len(weights)):
+        for k in range(len(shares)):
+            share = shares[k, step]
+            if share != 0:
+                for j in range(lanes.shape[1]):
+                    sums[kind, k, j] += share * lanes[kind, j]
+
+
+@njit(nogil=True, cache=True)
+def _add_level(reducing, rows, active, step, last, held_back):  # type: ignore[no-untyped-def]
+    """Add the weights of the vertices that were reached in ``step``; where as much counts in the next step, they are
+    held back, unless the step is the ``last`` one.
+
+    ``rows``: seen, visit.  ``held_back``: the rows of ``seen`` before the steps that are held back; the first of these
+    steps, -1 for none; and lanes.
+    """
+    seen, visit = rows
+    held, shares = reducing[1], reducing[2]
+    before, since, lanes = held_back
+    counts = (shares[:, step] != 0).any()
+    if counts and not last and (shares[:, step] == shares[:, step + 1]).all():
+        if since[0] < 0:
+            for v in range(len(before)):
+                keep_others(seen, v, visit, v, before, v)
+            since[0] = step
+    elif since[0] >= 0:
+        _add_rows(reducing, seen, before, held, step, lanes)
+        since[0] = -1
+    elif counts:
+        _add_rows(reducing, visit, before[:0], active, step, lanes)
+
+
+@njit(nogil=True, cache=True)
+def _held_back(reducing):  # type: ignore[no-untyped-def]
+    """Return the work space of :func:`_add_level`; it has no rows where no two steps count alike."""
+    weights, _, shares, _, _, _ = reducing
+    alike = False
+    for step in range(shares.shape[1] - 1):
+        alike |= len(weights) > 0 and (shares[:, step] == shares[:, step + 1]).all() and (shares[:, step] != 0).any()
+    before = bit_rows_of(weights.shape[1] if alike else 0)
+    return before, np.full(1, -1), np.zeros((len(weights), BITS), weights.dtype)
+
+
+@njit(nogil=True, cache=True)
+def _take_nearest(reducing, near, rows, step, lacking):  # type: ignore[no-untyped-def]
+    """Note the vertices that were reached in ``step``, in the order of their columns, for the sources in ``need``.
+
+    A source leaves ``need`` when it has as many vertices as are asked for, or reaches no vertex in a step.  ``rows``:
+    visit, active, arrivals, as in ``bit_space``.  ``lacking``: ``need``, a row of bits, and the number of vertices
+    that each source has.
+    """
+    nearest, lengths = reducing[4], reducing[5]
+    need, filled = lacking
+    visit, active, arrivals = rows
+    most, waiting = nearest.shape[1], np.uint64(0)
+    for w in range(WORDS):
+        need[w] &= arrivals[step, w]
+        waiting |= need[w]
+    for c in range(len(near)):
+        if waiting == 0:
+            return
+        v = near[c]
+        if active[v] == 0:
+            continue
+        for w in range(WORDS):
+            word = visit[v, w] & need[w]
+            while word != 0:
+                bit = lowest_bit(word)
+                j = 64 * w + bit
+                k = filled[j]
+                nearest[j, k], lengths[j, k] = c, step
+                filled[j] += 1
+                if k == most - 1:
+                    need[w] &= ~(np.uint64(1) << np.uint64(bit))
+                    waiting = np.uint64(0)
+                    for other in range(WORDS):
+                        waiting |= need[other]
+                word &= word - np.uint64(1)
+
+
+@njit(nogil=True, cache=True)
+def _steps(arcs, space, near, limit, onward, reducing):  # type: ignore[no-untyped-def]
+    """Step as ``bfs_bits`` does, and reduce what each step reaches."""
+    seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
+    counts[:] = 0
+    most, summing = reducing[4].shape[1], len(reducing[0]) > 0
+    held_back, need, filled = _held_back(reducing), np.zeros(WORDS, np.uint64), np.zeros(BITS, np.int32)
+    if most > 0:
+        need[:] = ~np.uint64(0)
+    used, step = 0, 0
+    while True:
+        if step > 0:
+            rows = seen, visit, fresh, planes
+            used, onward, changed = take_step(arcs, rows, step, used, onward, (active, marked))
+            if changed:
+                visit, fresh = fresh, visit
+            counts[step] = count_arrivals(visit, active, arrivals, step)
+            _take_nearest(reducing, near, (visit, active, arrivals), step, (need, filled))
+        step += 1
+        last = step >= limit or onward == 0
+        if summing:
+            _add_level(reducing, (seen, visit), active, step - 1, last, held_back)
+        if last:
+            break
+    visit[:] = 0
+    return used, onward == 0, step - 1
+
+
+@njit(nogil=True, cache=True)
+def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type: ignore[no-untyped-def]
+    """Search breadth first as ``search_bits`` does, and count the vertices at each distance in place of writing rows.
+
+    Args:
+        arcs, space, limits: arcs in both directions, work space, and the limit of steps, as for
+            :func:`engine.devices.cpu.bfs_bits.search_bits`; ``facts`` of ``space`` receives the same facts.
+        near: int32, shape (n,): the numbers of all vertices, in the order of the columns.
+        starts: int64, at most ``BITS``: the numbers of the sources.
+        levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives the number of vertices at each distance from each
+            source.
+        reducing: a :class:`LevelSpace` as a tuple, whose sums are 0.
+
+    Returns:
+        Whether the block is finished, and the largest distance.
+    """
+    limit, whole = limits
+    onward = begin_sources(arcs[0], starts, space[0], space[1], space[5])
+    used, done, steps = _steps(arcs, space, near, limit, onward, reducing)
+    squares, facts, apart = space[4], space[9], SQUARES * 64
+    work, terms = np.empty(128, np.uint64), np.empty((2, 1 << (PLANES // 2), 64), np.uint64)
+    if not (done or whole):
+        return False, 0
+    begin_facts(space[8], steps, facts)
+    levels[:, : steps + 1] = 0
+    for first in range(0, len(near), apart):
+        some = near[first : first + apart]
+        for w in range((len(starts) + 63) // 64):
+            if not gather_squares(space, used, some, w):
+                continue
+            for p in range(1, used + 1):
+                for start in range(0, len(some), 64):
+                    transpose_bits(squares, p * apart + start)
+            for start in range(0, len(some), 64):
+                kept = ~np.uint64(0) >> np.uint64(max(0, start + 64 - len(some)))
+                tell_squares(squares, apart + start, used, kept, first + start, facts[w], work)
+                count_levels(squares, apart + start, used, steps, kept, levels[w], terms)
+    return True, steps

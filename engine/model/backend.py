@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -111,11 +112,13 @@ class LevelReduction:
             vertices that are summed.
         shares: float64, shape (limits, ``MOST_HOPS``): how much of a weight counts at each number of hops.
         nearest: the number of nearest vertices, not counting the source itself.
+        dear: set by searches that found that rows take less time; the next ones write rows.
     """
 
     weights: Array
     shares: npt.NDArray[np.float64]
     nearest: int
+    dear: Event = field(default_factory=Event)
 
 
 @dataclass(frozen=True)

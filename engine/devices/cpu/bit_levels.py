@@ -27,6 +27,11 @@ from engine.graph.kernels import njit
 from engine.model.backend import LevelReduction
 from engine.model.rows import Array, ReducedLevels
 
+#: Where the weights of more rows of bits were added than this many for each vertex and limit, rows of distances are
+#: faster (decision 252).
+DEAR: Final = 16
+#: The largest weight that is added in 16 bits, for at least four blocks of four vertices.
+NARROW: Final = 4095
 #: Vertices whose rows of bits stay in the first-level cache while the weights are added for one word of sources after
 #: the other.
 TOGETHER: Final = 256
@@ -36,7 +41,9 @@ class LevelSpace(NamedTuple):
     """What :func:`search_levels` reduces for a block of sources, and what it finds.
 
     Attributes:
-        weights: int32 or float64, shape (kinds, vertices), by the number of the vertex.
+        weights: uint16, int32 or float64, shape (kinds, vertices), by the number of the vertex.
+        blocks: the number of blocks of four vertices whose weights may be added in that type.
+        lanes: int32, or float64 if the weights are, shape (kinds, ``BITS``): work space.
         held: uint8, a byte for each vertex that has a weight other than 0; as long as ``active`` (``bit_space``).
         shares: float64, shape (limits, ``MOST_HOPS``): how much of a weight counts at each distance.
         sums: float64, shape (kinds, limits, ``BITS``): receives the sums for each source.
@@ -46,6 +53,8 @@ class LevelSpace(NamedTuple):
     """
 
     weights: Array
+    blocks: int
+    lanes: Array
     held: npt.NDArray[np.uint8]
     shares: npt.NDArray[np.float64]
     sums: npt.NDArray[np.float64]
@@ -61,13 +70,17 @@ class LevelSpace(NamedTuple):
             near: the numbers of the vertices in the order of the columns.
             bytes_of_flags: the length of ``active``.
         """
-        weights = np.empty_like(asked.weights)
-        weights[:, near] = asked.weights
+        narrow, blocks = asked.weights, TOGETHER // 4
+        if narrow.dtype == np.int32 and narrow.size and narrow.min() >= 0 and narrow.max() <= NARROW:
+            narrow = narrow.astype(np.uint16)
+            blocks = min(blocks, 2**16 // (4 * (int(narrow.max()) + 1)))
+        weights = np.empty_like(narrow)
+        weights[:, near] = narrow
         held = np.zeros(bytes_of_flags, np.uint8)
         held[: len(near)] = (weights != 0).any(0)
         sums = np.zeros((len(weights), len(asked.shares), BITS))
-        most = min(asked.nearest, len(near))
-        return cls(weights, held, asked.shares, sums, *cls._none(most))
+        lanes = np.zeros((len(weights), BITS), asked.weights.dtype)
+        return cls(weights, blocks, lanes, held, asked.shares, sums, *cls._none(min(asked.nearest, len(near))))
 
     @staticmethod
     def _none(most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
@@ -76,7 +89,8 @@ class LevelSpace(NamedTuple):
     def empty(self) -> LevelSpace:
         """Return a space for another block."""
         nearest, lengths = self._none(self.nearest.shape[1])
-        return self._replace(sums=np.zeros_like(self.sums), nearest=nearest, lengths=lengths)
+        lanes, sums = np.zeros_like(self.lanes), np.zeros_like(self.sums)
+        return self._replace(lanes=lanes, sums=sums, nearest=nearest, lengths=lengths)
 
     def found(self, rows: int, nearest: int) -> ReducedLevels:
         """Return what was found for the first ``rows`` sources, with ``nearest`` vertices each."""
@@ -88,40 +102,47 @@ class LevelSpace(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def _add_some(some, gathered, weights, lanes, work):  # type: ignore[no-untyped-def]
-    """Add the weights of the vertices ``some`` to the sums of the sources in their ``gathered`` rows of bits."""
-    marks, at = work
+def _add_some(gathered, weights, count, most, lanes, starts):  # type: ignore[no-untyped-def]
+    """Add ``weights``, shape (kinds, ``TOGETHER``), of ``count`` vertices to the sums of the sources in the
+    ``gathered`` rows of bits.
+
+    The vertices are added in blocks of four, at most ``most`` blocks before their sums are widened.  ``starts`` is work
+    space.
+    """
+    for i in range(count, (count + 3) // 4 * 4):
+        for w in range(WORDS):
+            gathered[i, w] = 0
     for w in range(WORDS):
-        count = 0
-        for i in range(len(some)):  # without branches
-            mark = gathered[i, w]
-            marks[count], at[count] = mark, some[i]
-            count += mark != 0
-        if count == 0:
-            continue
-        kind, kinds, first = 0, len(weights), 64 * w
-        while kind + 3 <= kinds:
-            add_marked(marks, at, count, weights, lanes, (kind, first), 3)
-            kind += 3
-        if kind + 2 == kinds:
-            add_marked(marks, at, count, weights, lanes, (kind, first), 2)
-        elif kind < kinds:
-            add_marked(marks, at, count, weights, lanes, (kind, first), 1)
+        blocks = 0
+        for i in range(0, count, 4):  # without branches
+            starts[blocks] = i
+            blocks += (gathered[i, w] | gathered[i + 1, w] | gathered[i + 2, w] | gathered[i + 3, w]) != 0
+        for first in range(0, blocks, most):
+            span = first, min(blocks, first + most)
+            kind, kinds = 0, len(weights)
+            while kind + 3 <= kinds:
+                add_marked(gathered, starts, span, weights, lanes, (kind, w), 3)
+                kind += 3
+            if kind + 2 == kinds:
+                add_marked(gathered, starts, span, weights, lanes, (kind, w), 2)
+            elif kind < kinds:
+                add_marked(gathered, starts, span, weights, lanes, (kind, w), 1)
 
 
 @njit(nogil=True, cache=True)
-def _add_rows(reducing, rows, before, flags, step, lanes):  # type: ignore[no-untyped-def]
+def _add_rows(reducing, rows, before, flags, step):  # type: ignore[no-untyped-def]
     """Add the weights of the vertices with ``flags`` to the sums of the sources in their ``rows`` of bits, as much of
     them as counts at the distance ``step``.
 
-    If there are rows ``before``, the sources in them are left out, and ``rows`` are joined to them afterwards.
+    If there are rows ``before``, the sources in them are left out, and ``rows`` are joined to them afterwards.  Return
+    the number of rows.
     """
-    weights, held, shares, sums, _, _ = reducing
+    weights, most, lanes, held, shares, sums, _, _ = reducing
     lanes[:] = 0
-    some, work = np.empty(TOGETHER, np.int32), (np.empty(TOGETHER, np.uint64), np.empty(TOGETHER, np.int32))
+    some, starts = np.zeros((len(weights), TOGETHER), weights.dtype), np.empty(TOGETHER // 4, np.int32)
     gathered, nothing = bit_rows_of(TOGETHER), bit_rows_of(1)
     nothing[:] = 0
-    marked, holding, count = flags.view(np.uint64), held.view(np.uint64), 0
+    marked, holding, count, added = flags.view(np.uint64), held.view(np.uint64), 0, 0
     for word in range(len(marked)):
         if marked[word] & holding[word]:
             for v in range(8 * word, 8 * word + 8):
@@ -131,18 +152,20 @@ def _add_rows(reducing, rows, before, flags, step, lanes):  # type: ignore[no-un
                         join_row(before, v, rows, v)
                     else:
                         keep_others(rows, v, nothing, 0, gathered, count)
-                    some[count] = v
+                    for kind in range(len(weights)):
+                        some[kind, count] = weights[kind, v]
                     count += 1
             if count > TOGETHER - 8:
-                _add_some(some[:count], gathered, weights, lanes, work)
-                count = 0
-    _add_some(some[:count], gathered, weights, lanes, work)
+                _add_some(gathered, some, count, most, lanes, starts)
+                count, added = 0, added + count
+    _add_some(gathered, some, count, most, lanes, starts)
     for kind in range(len(weights)):
         for k in range(len(shares)):
             share = shares[k, step]
             if share != 0:
                 for j in range(lanes.shape[1]):
                     sums[kind, k, j] += share * lanes[kind, j]
+    return added + count
 
 
 @njit(nogil=True, cache=True)
@@ -151,11 +174,11 @@ def _add_level(reducing, rows, active, step, last, held_back):  # type: ignore[n
     held back, unless the step is the ``last`` one.
 
     ``rows``: seen, visit.  ``held_back``: the rows of ``seen`` before the steps that are held back; the first of these
-    steps, -1 for none; and lanes.
+    steps, -1 for none.  Return the number of rows whose weights were added.
     """
     seen, visit = rows
-    held, shares = reducing[1], reducing[2]
-    before, since, lanes = held_back
+    held, shares = reducing[3], reducing[4]
+    before, since = held_back
     counts = (shares[:, step] != 0).any()
     if counts and not last and (shares[:, step] == shares[:, step + 1]).all():
         if since[0] < 0:
@@ -163,21 +186,22 @@ def _add_level(reducing, rows, active, step, last, held_back):  # type: ignore[n
                 keep_others(seen, v, visit, v, before, v)
             since[0] = step
     elif since[0] >= 0:
-        _add_rows(reducing, seen, before, held, step, lanes)
         since[0] = -1
+        return _add_rows(reducing, seen, before, held, step)
     elif counts:
-        _add_rows(reducing, visit, before[:0], active, step, lanes)
+        return _add_rows(reducing, visit, before[:0], active, step)
+    return 0
 
 
 @njit(nogil=True, cache=True)
 def _held_back(reducing):  # type: ignore[no-untyped-def]
     """Return the work space of :func:`_add_level`; it has no rows where no two steps count alike."""
-    weights, _, shares, _, _, _ = reducing
+    weights, shares = reducing[0], reducing[4]
     alike = False
     for step in range(shares.shape[1] - 1):
         alike |= len(weights) > 0 and (shares[:, step] == shares[:, step + 1]).all() and (shares[:, step] != 0).any()
     before = bit_rows_of(weights.shape[1] if alike else 0)
-    return before, np.full(1, -1), np.zeros((len(weights), BITS), weights.dtype)
+    return before, np.full(1, -1)
 
 
 @njit(nogil=True, cache=True)
@@ -188,7 +212,7 @@ def _take_nearest(reducing, near, rows, step, lacking):  # type: ignore[no-untyp
     visit, active, arrivals, as in ``bit_space``.  ``lacking``: ``need``, a row of bits, and the number of vertices
     that each source has.
     """
-    nearest, lengths = reducing[4], reducing[5]
+    nearest, lengths = reducing[6], reducing[7]
     need, filled = lacking
     visit, active, arrivals = rows
     most, waiting = nearest.shape[1], np.uint64(0)
@@ -219,14 +243,14 @@ def _take_nearest(reducing, near, rows, step, lacking):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def _steps(arcs, space, near, limit, onward, reducing):  # type: ignore[no-untyped-def]
-    """Step as ``bfs_bits`` does, and reduce what each step reaches."""
+    """Step as ``bfs_bits`` does, and reduce what each step reaches; return also the number of rows that were added."""
     seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
     counts[:] = 0
-    most, summing = reducing[4].shape[1], len(reducing[0]) > 0
+    most, summing = reducing[6].shape[1], len(reducing[0]) > 0
     held_back, need, filled = _held_back(reducing), np.zeros(WORDS, np.uint64), np.zeros(BITS, np.int32)
     if most > 0:
         need[:] = ~np.uint64(0)
-    used, step = 0, 0
+    used, step, added = 0, 0, 0
     while True:
         if step > 0:
             rows = seen, visit, fresh, planes
@@ -238,11 +262,11 @@ def _steps(arcs, space, near, limit, onward, reducing):  # type: ignore[no-untyp
         step += 1
         last = step >= limit or onward == 0
         if summing:
-            _add_level(reducing, (seen, visit), active, step - 1, last, held_back)
+            added += _add_level(reducing, (seen, visit), active, step - 1, last, held_back)
         if last:
             break
     visit[:] = 0
-    return used, onward == 0, step - 1
+    return used, onward == 0, step - 1, added
 
 
 @njit(nogil=True, cache=True)
@@ -259,15 +283,15 @@ def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type:
         reducing: a :class:`LevelSpace` as a tuple, whose sums are 0.
 
     Returns:
-        Whether the block is finished, and the largest distance.
+        Whether the block is finished, the largest distance, and the number of rows of bits whose weights were added.
     """
     limit, whole = limits
     onward = begin_sources(arcs[0], starts, space[0], space[1], space[5])
-    used, done, steps = _steps(arcs, space, near, limit, onward, reducing)
+    used, done, steps, added = _steps(arcs, space, near, limit, onward, reducing)
     squares, facts, apart = space[4], space[9], SQUARES * 64
     work, terms = np.empty(128, np.uint64), np.empty((2, 1 << (PLANES // 2), 64), np.uint64)
     if not (done or whole):
-        return False, 0
+        return False, 0, added
     begin_facts(space[8], steps, facts)
     levels[:, : steps + 1] = 0
     for first in range(0, len(near), apart):
@@ -282,4 +306,4 @@ def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type:
                 kept = ~np.uint64(0) >> np.uint64(max(0, start + 64 - len(some)))
                 tell_squares(squares, apart + start, used, kept, first + start, facts[w], work)
                 count_levels(squares, apart + start, used, steps, kept, levels[w], terms)
-    return True, steps
+    return True, steps, added

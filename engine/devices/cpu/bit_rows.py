@@ -335,60 +335,66 @@ def count_arrivals(typingctx, rows, active, arrivals, i):  # type: ignore[no-unt
 
 
 @intrinsic(prefer_literal=True)
-def add_marked(typingctx, marks, at, count, weights, sums, place, together):  # type: ignore[no-untyped-def]
-    """Add weights[kind, at[i]] to sums[kind, to + j] for every bit j that is set in marks[i], for i below ``count``.
+def add_marked(typingctx, rows, starts, span, weights, sums, place, together):  # type: ignore[no-untyped-def]
+    """Add the weights of vertices to the sums of 64 sources: weights[kind, i] to sums[kind, 64 * w + j] for every bit j
+    that is set in rows[i, w].
 
     Args:
         typingctx: numba's typing context.
-        marks: uint64.
-        at: int32: indices of vertices.
-        count: the number of marks, at least 1.
-        weights: int32 or float64, shape (kinds, vertices).
-        sums: of the same type, shape (kinds, lanes).
-        place: the first kind, and ``to``: the lane that belongs to bit 0.
+        rows: rows of bits.
+        starts: int32: the vertices come in blocks of four, and these are the first of each block.
+        span: the blocks are starts[first] ... starts[last - 1], at least one.
+        weights: shape (kinds, vertices), of a type in which the sums of these blocks fit.
+        sums: int32, or float64 if ``weights`` are, shape (kinds, lanes).
+        place: the first kind, and the word w.
         together: a constant: the number of kinds to add, one after the other from the first one on.
     """
     kinds = together.literal_value
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = {i: context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 1, 3, 4)}
-        kind, lane = cgutils.unpack_tuple(builder, args[5])
-        real, size = isinstance(signature.args[3].dtype, types.Float), signature.args[3].dtype.bitwidth // 8
-        element, word, index = context.get_data_type(signature.args[3].dtype), ir.IntType(64), ir.IntType(32)
-        vector, flags = ir.VectorType(element, 64), ir.VectorType(ir.IntType(1), 64)
-        undefined, zeros = (ir.Constant(vector, value) for value in (ir.Undefined, [0.0 if real else 0] * 64))
-        first = ir.Constant(ir.VectorType(index, 64), [0] * 64)
+        arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 1, 3, 4)]
+        rows, starts, weights, sums = arrays
+        span, (kind, w) = cgutils.unpack_tuple(builder, args[2]), cgutils.unpack_tuple(builder, args[5])
+        wide, size = signature.args[4].dtype, signature.args[4].dtype.bitwidth // 8
+        real, word, index = isinstance(wide, types.Float), ir.IntType(64), ir.IntType(32)
+        narrow, total = (ir.VectorType(context.get_data_type(signature.args[i].dtype), 64) for i in (3, 4))
+        flags, zeros = ir.VectorType(ir.IntType(1), 64), ir.Constant(narrow, [0.0 if real else 0] * 64)
+        undefined, first = ir.Constant(narrow, ir.Undefined), ir.Constant(ir.VectorType(index, 64), [0] * 64)
+        add = builder.fadd if real else builder.add
 
-        def row(i, k, column):  # type: ignore[no-untyped-def]
-            width = builder.extract_value(arrays[i].shape, 1)
-            number = builder.add(kind, ir.Constant(word, k))
-            return builder.gep(arrays[i].data, [builder.add(builder.mul(number, width), column)])
+        def entry_of(array, number, column):  # type: ignore[no-untyped-def]
+            width = builder.extract_value(array.shape, 1)
+            return builder.gep(array.data, [builder.add(builder.mul(number, width), column)])
 
-        rows = [row(3, k, ir.Constant(word, 0)) for k in range(kinds)]
-        places = [builder.bitcast(row(4, k, lane), vector.as_pointer()) for k in range(kinds)]
-        before, entry = [builder.load(one, align=size) for one in places], builder.block
-        loop, done = builder.append_basic_block("mark"), builder.append_basic_block("done")
+        numbers = [builder.add(kind, ir.Constant(word, k)) for k in range(kinds)]
+        entry, (loop, done) = builder.block, [builder.append_basic_block(name) for name in ("block", "done")]
         builder.branch(loop)
         builder.position_at_end(loop)
-        i, *totals = builder.phi(word), *(builder.phi(vector) for _ in places)
-        mark = builder.bitcast(builder.load(builder.gep(arrays[0].data, [i])), flags)
-        vertex = builder.zext(builder.load(builder.gep(arrays[1].data, [i])), word)
-        onward = []
-        for total, held in zip(totals, rows, strict=True):
-            one = builder.insert_element(undefined, builder.load(builder.gep(held, [vertex])), ir.Constant(index, 0))
-            added = builder.select(mark, builder.shuffle_vector(one, undefined, first), zeros)
-            onward.append(builder.fadd(total, added) if real else builder.add(total, added))
-        following = builder.add(i, ir.Constant(word, 1))
-        for phi, start, value in zip((i, *totals), (ir.Constant(word, 0), *before), (following, *onward), strict=True):
-            phi.add_incoming(start, entry)
+        at, found = builder.phi(word), [builder.phi(narrow) for _ in numbers]
+        start = builder.zext(builder.load(builder.gep(starts.data, [at])), word)
+        onward = list(found)
+        for r in range(4):
+            i = builder.add(start, ir.Constant(word, r))
+            mark = builder.bitcast(builder.load(entry_of(rows, i, w)), flags)
+            for k, number in enumerate(numbers):
+                weight = builder.load(entry_of(weights, number, i))
+                one = builder.insert_element(undefined, weight, ir.Constant(index, 0))
+                spread = builder.shuffle_vector(one, undefined, first)
+                onward[k] = add(onward[k], builder.select(mark, spread, zeros))
+        following = builder.add(at, ir.Constant(word, 1))
+        for phi, begin, value in zip((at, *found), (span[0], *[zeros] * kinds), (following, *onward), strict=True):
+            phi.add_incoming(begin, entry)
             phi.add_incoming(value, loop)
-        builder.cbranch(builder.icmp_signed("<", following, args[2]), loop, done)
+        builder.cbranch(builder.icmp_signed("<", following, span[1]), loop, done)
         builder.position_at_end(done)
-        for one, value in zip(places, onward, strict=True):
-            builder.store(value, one, align=size)
+        lane = builder.mul(w, ir.Constant(word, 64))
+        for number, value in zip(numbers, onward, strict=True):
+            there = builder.bitcast(entry_of(sums, number, lane), total.as_pointer())
+            widened = value if narrow.element == total.element else builder.zext(value, total)
+            builder.store(add(builder.load(there, align=size), widened), there, align=size)
         return context.get_dummy_value()
 
-    return types.void(marks, at, count, weights, sums, place, together), codegen
+    return types.void(rows, starts, span, weights, sums, place, together), codegen
 
 
 @intrinsic

@@ -11,13 +11,17 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from engine.devices.cpu.bfs_bits import begin_sources, bit_rows_of, gather_squares, take_step
 from engine.devices.cpu.bit_facts import BITS, PLANES, SQUARES, begin_facts, count_levels, tell_squares
 from engine.devices.cpu.bit_rows import (
     WORDS,
-    add_marked,
     count_arrivals,
+    everywhere,
     join_row,
     keep_others,
     lowest_bit,
@@ -101,6 +105,57 @@ class LevelSpace(NamedTuple):
         return ReducedLevels(self.sums.transpose(2, 0, 1)[:rows].copy(), columns, lengths)
 
 
+@intrinsic(prefer_literal=True)
+def add_marked(typingctx, rows, starts, weights, sums, place, together):  # type: ignore[no-untyped-def]
+    """Add the weights of vertices to the sums of 64 sources: weights[kind, i] to sums[kind, 64 * w + j] for every bit j
+    that is set in rows[i, w].
+
+    Args:
+        typingctx: numba's typing context.
+        rows: rows of bits.
+        starts: int32: the vertices come in blocks of four, and these are the first of each block.
+        weights: shape (kinds, vertices), of a type in which the sums of these blocks fit.
+        sums: int32, or float64 if ``weights`` are, shape (kinds, lanes).
+        place: first, last, kind, w: the blocks are starts[first] ... starts[last - 1]; the first kind; and
+            the word.
+        together: a constant: the number of kinds to add, one after the other from the first one on.
+    """
+    kinds = range(together.literal_value)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        rows, starts, weights, sums = (
+            context.make_array(signature.args[i])(context, builder, args[i]) for i in range(4)
+        )
+        first, last, kind, w = cgutils.unpack_tuple(builder, args[4])
+        narrow, wide = (ir.VectorType(context.get_data_type(signature.args[i].dtype), 64) for i in (2, 3))
+        word, size = ir.IntType(64), signature.args[3].dtype.bitwidth // 8
+        real = isinstance(signature.args[3].dtype, types.Float)
+        add, zeros = builder.fadd if real else builder.add, ir.Constant(narrow, [0.0 if real else 0] * 64)
+        numbers = [builder.add(kind, ir.Constant(word, k)) for k in kinds]
+        totals = [cgutils.alloca_once_value(builder, zeros) for _ in kinds]
+
+        def entry_of(array, number, column):  # type: ignore[no-untyped-def]
+            width = builder.extract_value(array.shape, 1)
+            return builder.gep(array.data, [builder.add(builder.mul(number, width), column)])
+
+        with cgutils.for_range(builder, last, first) as block:
+            start = builder.zext(builder.load(builder.gep(starts.data, [block.index])), word)
+            for r in range(4):
+                i = builder.add(start, ir.Constant(word, r))
+                mark = builder.bitcast(builder.load(entry_of(rows, i, w)), ir.VectorType(ir.IntType(1), 64))
+                for number, total in zip(numbers, totals, strict=True):
+                    weight = everywhere(builder, builder.load(entry_of(weights, number, i)), narrow)
+                    builder.store(add(builder.load(total), builder.select(mark, weight, zeros)), total)
+        lane = builder.mul(w, ir.Constant(word, 64))
+        for number, total in zip(numbers, totals, strict=True):
+            there, found = builder.bitcast(entry_of(sums, number, lane), wide.as_pointer()), builder.load(total)
+            found = found if narrow.element == wide.element else builder.zext(found, wide)
+            builder.store(add(builder.load(there, align=size), found), there, align=size)
+        return context.get_dummy_value()
+
+    return types.void(rows, starts, weights, sums, place, together), codegen
+
+
 @njit(nogil=True, cache=True)
 def _add_some(gathered, weights, count, most, lanes, starts):  # type: ignore[no-untyped-def]
     """Add ``weights``, shape (kinds, ``TOGETHER``), of ``count`` vertices to the sums of the sources in the
@@ -118,15 +173,14 @@ def _add_some(gathered, weights, count, most, lanes, starts):  # type: ignore[no
             starts[blocks] = i
             blocks += (gathered[i, w] | gathered[i + 1, w] | gathered[i + 2, w] | gathered[i + 3, w]) != 0
         for first in range(0, blocks, most):
-            span = first, min(blocks, first + most)
-            kind, kinds = 0, len(weights)
+            last, kind, kinds = min(blocks, first + most), 0, len(weights)
             while kind + 3 <= kinds:
-                add_marked(gathered, starts, span, weights, lanes, (kind, w), 3)
+                add_marked(gathered, starts, weights, lanes, (first, last, kind, w), 3)
                 kind += 3
             if kind + 2 == kinds:
-                add_marked(gathered, starts, span, weights, lanes, (kind, w), 2)
+                add_marked(gathered, starts, weights, lanes, (first, last, kind, w), 2)
             elif kind < kinds:
-                add_marked(gathered, starts, span, weights, lanes, (kind, w), 1)
+                add_marked(gathered, starts, weights, lanes, (first, last, kind, w), 1)
 
 
 @njit(nogil=True, cache=True)

@@ -48,6 +48,13 @@ def transpose_bits(typingctx, square, at):  # type: ignore[no-untyped-def]
     return types.void(square, at), codegen
 
 
+def everywhere(builder, value, vector):  # type: ignore[no-untyped-def]
+    """Return a vector of 64 copies of ``value``."""
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
+
+
 @intrinsic
 def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to):  # type: ignore[no-untyped-def]
     """Set out[to : to + 64] to the numbers whose binary digits are in ``squares``; ``sentinel`` where ``seen`` has no
@@ -72,11 +79,6 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
         flags, word = ir.VectorType(ir.IntType(1), 64), ir.IntType(64)
         nothing = ir.Constant(digits, [0] * 64)
 
-        def everywhere(value, vector):  # type: ignore[no-untyped-def]
-            one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-            zeros = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
-            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
-
         entry = builder.block
         loop, done = builder.append_basic_block("plane"), builder.append_basic_block("done")
         builder.cbranch(builder.icmp_signed(">", planes, ir.Constant(word, 0)), loop, done)
@@ -86,7 +88,7 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
         total.add_incoming(nothing, entry)
         plane = builder.load(builder.gep(squares, [builder.add(at, builder.mul(p, apart))]))
         digit = builder.shl(ir.Constant(digits.element, 1), builder.trunc(p, digits.element))
-        value = builder.select(builder.bitcast(plane, flags), everywhere(digit, digits), nothing)
+        value = builder.select(builder.bitcast(plane, flags), everywhere(builder, digit, digits), nothing)
         total_next = builder.or_(total, value)
         p_next = builder.add(p, ir.Constant(word, 1))
         p.add_incoming(p_next, loop)
@@ -98,7 +100,7 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
         found.add_incoming(total_next, loop)
         row = ir.VectorType(element, 64)
         numbers = builder.sitofp(found, row) if isinstance(kind, types.Float) else found
-        numbers = builder.select(builder.bitcast(seen, flags), numbers, everywhere(sentinel, row))
+        numbers = builder.select(builder.bitcast(seen, flags), numbers, everywhere(builder, sentinel, row))
         place = builder.bitcast(builder.gep(out, [to]), row.as_pointer())
         builder.store(numbers, place, align=kind.bitwidth // 8)
         return context.get_dummy_value()
@@ -332,69 +334,6 @@ def count_arrivals(typingctx, rows, active, arrivals, i):  # type: ignore[no-unt
         return sums[0]
 
     return types.int64(rows, active, arrivals, i), codegen
-
-
-@intrinsic(prefer_literal=True)
-def add_marked(typingctx, rows, starts, span, weights, sums, place, together):  # type: ignore[no-untyped-def]
-    """Add the weights of vertices to the sums of 64 sources: weights[kind, i] to sums[kind, 64 * w + j] for every bit j
-    that is set in rows[i, w].
-
-    Args:
-        typingctx: numba's typing context.
-        rows: rows of bits.
-        starts: int32: the vertices come in blocks of four, and these are the first of each block.
-        span: the blocks are starts[first] ... starts[last - 1], at least one.
-        weights: shape (kinds, vertices), of a type in which the sums of these blocks fit.
-        sums: int32, or float64 if ``weights`` are, shape (kinds, lanes).
-        place: the first kind, and the word w.
-        together: a constant: the number of kinds to add, one after the other from the first one on.
-    """
-    kinds = together.literal_value
-
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in (0, 1, 3, 4)]
-        rows, starts, weights, sums = arrays
-        span, (kind, w) = cgutils.unpack_tuple(builder, args[2]), cgutils.unpack_tuple(builder, args[5])
-        wide, size = signature.args[4].dtype, signature.args[4].dtype.bitwidth // 8
-        real, word, index = isinstance(wide, types.Float), ir.IntType(64), ir.IntType(32)
-        narrow, total = (ir.VectorType(context.get_data_type(signature.args[i].dtype), 64) for i in (3, 4))
-        flags, zeros = ir.VectorType(ir.IntType(1), 64), ir.Constant(narrow, [0.0 if real else 0] * 64)
-        undefined, first = ir.Constant(narrow, ir.Undefined), ir.Constant(ir.VectorType(index, 64), [0] * 64)
-        add = builder.fadd if real else builder.add
-
-        def entry_of(array, number, column):  # type: ignore[no-untyped-def]
-            width = builder.extract_value(array.shape, 1)
-            return builder.gep(array.data, [builder.add(builder.mul(number, width), column)])
-
-        numbers = [builder.add(kind, ir.Constant(word, k)) for k in range(kinds)]
-        entry, (loop, done) = builder.block, [builder.append_basic_block(name) for name in ("block", "done")]
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        at, found = builder.phi(word), [builder.phi(narrow) for _ in numbers]
-        start = builder.zext(builder.load(builder.gep(starts.data, [at])), word)
-        onward = list(found)
-        for r in range(4):
-            i = builder.add(start, ir.Constant(word, r))
-            mark = builder.bitcast(builder.load(entry_of(rows, i, w)), flags)
-            for k, number in enumerate(numbers):
-                weight = builder.load(entry_of(weights, number, i))
-                one = builder.insert_element(undefined, weight, ir.Constant(index, 0))
-                spread = builder.shuffle_vector(one, undefined, first)
-                onward[k] = add(onward[k], builder.select(mark, spread, zeros))
-        following = builder.add(at, ir.Constant(word, 1))
-        for phi, begin, value in zip((at, *found), (span[0], *[zeros] * kinds), (following, *onward), strict=True):
-            phi.add_incoming(begin, entry)
-            phi.add_incoming(value, loop)
-        builder.cbranch(builder.icmp_signed("<", following, span[1]), loop, done)
-        builder.position_at_end(done)
-        lane = builder.mul(w, ir.Constant(word, 64))
-        for number, value in zip(numbers, onward, strict=True):
-            there = builder.bitcast(entry_of(sums, number, lane), total.as_pointer())
-            widened = value if narrow.element == total.element else builder.zext(value, total)
-            builder.store(add(builder.load(there, align=size), widened), there, align=size)
-        return context.get_dummy_value()
-
-    return types.void(rows, starts, span, weights, sums, place, together), codegen
 
 
 @intrinsic

@@ -95,7 +95,7 @@ def constant(value: int) -> Any:
     return ir.Constant(_ROW, [value] * LANES)
 
 
-def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any]:
+def _compared(step: _Step) -> tuple[Any, Any, Any]:
     """Compare the arcs into a vertex.  Return its distances, the arc that each lane takes, and a mask of the lanes in
     which an arc gives less than the distance.
 
@@ -113,10 +113,9 @@ def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any]:
     phis = [build.phi(start.type) for start in starts]
     e, best, taken, wrong = phis
     tail = build.mul(build.zext(step.entry(tails, e), _I64), width)
-    weight = constant(1) if unit else step.spread(step.entry(step.array(2), e))
-    through = build.add(step.load(rows, tail), weight)
+    through = build.add(step.load(rows, tail), step.spread(step.entry(step.array(2), e)))
     tight = build.icmp_signed("==", through, here)
-    hops = constant(0) if unit else step.load(rows, tail, 1)
+    hops = step.load(rows, tail, 1)
     better = build.and_(tight, build.icmp_signed("<", hops, best))
     number = step.spread(build.trunc(build.sub(e, first), _I32))
     shorter = build.or_(wrong, build.icmp_signed("<", through, here))
@@ -136,6 +135,38 @@ def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any]:
     return here, results[0], results[1]
 
 
+def _compared_hops(step: _Step) -> tuple[Any, Any, Any]:
+    """Do what :func:`_compared` does where all arcs weigh 1: the first tight arc is taken, whatever the hops.
+
+    Arcs are looked at from the last to the first, so that a lane keeps the first tight one, and an arc gives less than
+    the distance if the nearest tail does.
+    """
+    build, (first, last, v) = step.build, step.numbers(0, 3)
+    tails, lines = step.array(1), step.array(3)
+    width, rows = step.extent(lines, 1), step.rows(lines)
+    here = step.load(rows, build.mul(v, width))
+    before, count = build.sub(here, constant(1)), build.trunc(build.sub(last, first), _I32)
+    entry, (loop, done) = build.block, step.blocks("arc", "compared")
+    starts = last, step.spread(count), constant(-1), constant(_LARGEST)
+    build.cbranch(build.icmp_signed("<", first, last), loop, done)
+    build.position_at_end(loop)
+    phis = [build.phi(start.type) for start in starts]
+    e, number = build.sub(phis[0], word(1)), build.sub(phis[1], constant(1))
+    tail = step.load(rows, build.mul(build.zext(step.entry(tails, e), _I64), width))
+    taken = build.select(build.icmp_signed("==", tail, before), number, phis[2])
+    nearest = build.select(build.icmp_signed("<", tail, phis[3]), tail, phis[3])
+    for phi, start, value in zip(phis, starts, (e, number, taken, nearest), strict=True):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(value, loop)
+    build.cbranch(build.icmp_signed("<", first, e), loop, done)
+    build.position_at_end(done)
+    results = [build.phi(start.type) for start in starts[2:]]
+    for phi, start, value in zip(results, starts[2:], (taken, nearest), strict=True):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(value, loop)
+    return here, results[0], build.icmp_signed("<", results[1], before)
+
+
 @intrinsic
 def find_arcs(typingctx, place, tails, weights, lines, limited, taken):  # type: ignore[no-untyped-def]
     """Find the last arc of the path to a vertex in each lane.
@@ -148,11 +179,12 @@ def find_arcs(typingctx, place, tails, weights, lines, limited, taken):  # type:
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         step, v = _Step(context, builder, signature, args), builder.extract_value(args[0], 2)
-        here, arcs, shorter = _compared(step, isinstance(signature.args[2], types.NoneType))
+        hops = isinstance(signature.args[2], types.NoneType)
+        here, arcs, shorter = _compared_hops(step) if hops else _compared(step)
         lines, zero = step.array(3), constant(0)
-        hops = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)), 1)
+        mine = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)), 1)
         reached = builder.icmp_signed("<", here, constant(FAR))
-        searched = builder.and_(reached, builder.icmp_signed("!=", hops, zero))
+        searched = builder.and_(reached, builder.icmp_signed("!=", mine, zero))
         arcs = builder.select(searched, arcs, constant(-1))
         builder.store(arcs, step.rows(step.array(5)), align=4)
         missing = builder.and_(searched, builder.icmp_signed("<", arcs, zero))

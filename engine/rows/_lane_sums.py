@@ -61,22 +61,23 @@ def _near(lines, v):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sort(lines, order, starts):  # type: ignore[no-untyped-def]
-    """Sort the vertices into classes by distance, vertices without a path last.  ``starts`` is work space for them."""
-    n, most, last = len(order), np.int64(0), len(starts) - 2
+def _sort(lines, order, starts, near):  # type: ignore[no-untyped-def]
+    """Sort the vertices into classes by distance, vertices without a path last.  ``starts``, for the classes, and
+    ``near``, int32, shape (n,), are work space.
+    """
+    n, most, last = len(order), np.int32(0), len(starts) - 2
     for v in range(n):
-        near = _near(lines, v)
-        most = max(most, near if near < FAR else 0)
+        near[v] = _near(lines, v)
+        most = max(most, near[v] if near[v] < FAR else np.int32(0))
     scale = last / (most + 1.0)
     starts[:] = 0
     for v in range(n):
-        near = _near(lines, v)
-        starts[(np.int64(near * scale) if near <= most else last) + 1] += 1
+        near[v] = np.int32(near[v] * scale) if near[v] <= most else last
+        starts[near[v] + 1] += 1
     for k in range(last + 1):
         starts[k + 1] += starts[k]
     for v in range(n):
-        near = _near(lines, v)
-        k = np.int64(near * scale) if near <= most else last
+        k = near[v]
         order[starts[k]] = v
         starts[k] += 1
 
@@ -308,7 +309,7 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
         v = sources[lane]
     else:
         if anew:
-            _sort(lanes[0], orders[0], starts)
+            _sort(lanes[0], orders[0], starts, orders[1])
         if anew > 1:
             _move(orders[0], place, graph, moved)
         lane, v = _visit(orders, block[3], moved, place, lanes, clusters)

@@ -165,7 +165,11 @@ def _by_nearness(sources: Indices, rows: Array) -> Indices:
         sources: vertex indices, shape (count,).
         rows: shape (count or more, n): the distances from ``sources``.
     """
-    lengths = np.nan_to_num(rows[: len(sources), sources].astype(np.float64), posinf=1e300)
+    lengths = rows[: len(sources), sources]
+    if lengths.dtype.kind == "f":
+        lengths = np.nan_to_num(lengths.astype(np.float64), posinf=1e300)
+    else:
+        lengths = lengths.astype(np.int64)
 
     def halved(part: Indices) -> Indices:
         if len(part) <= LANES:

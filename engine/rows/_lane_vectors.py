@@ -235,6 +235,18 @@ def _added(step: _Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> N
     build.position_at_end(done)
 
 
+def _waits(step: _Step, unit: bool, tail: Any) -> tuple[Any, Any]:
+    """Return the hops of a path over a tail, -1 where the tail is not summed yet, and a mask of these lanes; over hops,
+    whose paths have no line of hops, 0 in all lanes and the mask.
+    """
+    build, lines = step.build, step.array(4, 0)
+    if unit:
+        return constant(0), build.not_(_summed(step, step.array(4, 2), tail))
+    reached = step.load(step.rows(lines), build.mul(tail, step.extent(lines, 1)), 1)
+    waits = build.icmp_signed("<", reached, constant(0))
+    return build.select(waits, constant(-1), build.add(reached, constant(1))), waits
+
+
 @intrinsic
 def add_arcs(typingctx, place, tails, weights, quantities, sums, taken):  # type: ignore[no-untyped-def]
     """Sum hops and quantities of a vertex over the arcs that :func:`find_arcs` found.
@@ -262,16 +274,11 @@ def add_arcs(typingctx, place, tails, weights, quantities, sums, taken):  # type
         number = step.entry(taken, lane)
         mine, arc = builder.icmp_signed("==", arcs, step.spread(number)), builder.add(first, builder.sext(number, _I64))
         tail = builder.zext(step.entry(tails, arc), _I64)
-        if unit:
-            hops, waits = phis[1], builder.not_(_summed(step, summed, tail))
-        else:
-            reached = step.load(rows, builder.mul(tail, width), 1)
-            waits = builder.icmp_signed("<", reached, constant(0))
-            hops = builder.select(mine, builder.select(waits, constant(-1), builder.add(reached, constant(1))), phis[1])
+        hops, waits = _waits(step, unit, tail)
         for which in (0, 1):
             _added(step, which, tail, arc, v, mine)
         others = builder.and_(phis[0], builder.not_(step.bits(mine)))
-        values = others, hops, builder.or_(phis[2], step.bits(builder.and_(mine, waits)))
+        values = others, builder.select(mine, hops, phis[1]), builder.or_(phis[2], step.bits(builder.and_(mine, waits)))
         end = builder.block
         builder.cbranch(builder.icmp_signed("!=", others, word(0)), loop, done)
         for phi, start, value in zip(phis, starts, values, strict=True):

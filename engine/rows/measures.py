@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from engine.graph.selection import Rectangle, first_beyond
 from engine.model.backend import MOST_HOPS, LevelReduction
-from engine.model.dtypes import WorkType
+from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.rows import Array, FoundFacts, ReducedLevels, ReducedRows, RowFacts, RowReduction
 from engine.rows.asked_measures import AskedMeasures
 from storage.errors import SolveFailed
@@ -243,12 +243,12 @@ class MeasureSink:
             return None
         weights = np.zeros((len(self._weights), len(self._columns)))
         weights[:, self._held] = self._weights
-        hops = np.arange(MOST_HOPS).astype(kind.dtype)
-        shares = (hops < self._limits[:, None]).astype(np.float64)
+        hops = np.arange(MOST_HOPS, dtype=np.uint16)
+        shares = (hops.astype(kind.dtype) < self._limits[:, None]).astype(np.float64)
         if self._fading is not None:
             from engine.rows import _measures as kernels
 
-            kernels.fade_all(hops, kind.sentinel(), self._fading[0], shares)
+            kernels.fade_all(hops, WORK_TYPES["uint16"].sentinel(), self._fading[0], shares)
         return LevelReduction(_narrowed(weights), shares, asked.nearest)
 
     def _take_columns(self, numbers: Indices, found: ReducedLevels | ReducedRows) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from engine.algorithms.context import SolveContext
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
-from engine.model.backend import Arcs, Array, Backend, RowSearches, RowsWanted
+from engine.model.backend import Arcs, Array, Backend, LevelReduction, RowSearches, RowsWanted
 from engine.model.problem import changed
 from engine.model.progress import Monitor
 from engine.model.rows import AnyOrderSink, ArraySink, KnownRows, Sink
@@ -151,8 +151,8 @@ def run(backend: Backend, search: RowSearch) -> None:
     else:
         batches, buffers = RowBatches(len(sources), 1, len(sources), busy, len(sources)), [place]
 
-    levels = bool(getattr(sink, "levels_suffice", False))
-    asked = RowsWanted(search.unit, targets, wanted.cutoff, kind, search.known, levels)
+    reduction: LevelReduction | None = getattr(sink, "level_reduction", None) if search.unit else None
+    asked = RowsWanted(search.unit, targets, wanted.cutoff, kind, search.known, reduction is not None, reduction)
 
     in_any_order = targets is None and bool(getattr(sink, "any_order", False))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -98,6 +99,28 @@ class RowSearches(Protocol):
         ...
 
 
+#: A :class:`LevelReduction` is asked of searches that end before this number of hops.
+MOST_HOPS: Final = 256
+
+
+@dataclass(frozen=True, eq=False)
+class LevelReduction:
+    """What searches for hops are to reduce one step at a time, in place of writing rows of distances to all vertices.
+
+    Attributes:
+        weights: int32 where int32 holds the sum of all magnitudes, else float64, shape (kinds, n): the weights of the
+            vertices that are summed.
+        shares: float64, shape (limits, ``MOST_HOPS``): how much of a weight counts at each number of hops.
+        nearest: the number of nearest vertices, not counting the source itself.
+        dear: set by searches that found that rows take less time; the next ones write rows.
+    """
+
+    weights: Array
+    shares: npt.NDArray[np.float64]
+    nearest: int
+    dear: Event = field(default_factory=Event)
+
+
 @dataclass(frozen=True)
 class RowsWanted:
     """Options of the searches of a batch: what the caller promises, and what it wants.
@@ -110,6 +133,7 @@ class RowsWanted:
             for whole numbers, with +inf for *unreachable*.
         known: rows that need not be searched: distances to all vertices, in that working type.
         levels: allows a search to write no rows if it finds their facts and how many targets are at each distance.
+        reduction: what else is wanted of rows that are not written because of ``levels``; None for nothing.
         take: receives rows of distances to all vertices with their columns in another order; such rows need not be
             written.  None if the rows have to be written.
     """
@@ -120,6 +144,7 @@ class RowsWanted:
     dtype: npt.DTypeLike | None = None
     known: KnownRows | None = None
     levels: bool = False
+    reduction: LevelReduction | None = None
     take: TakeRows | None = None
 
 

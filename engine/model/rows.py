@@ -196,6 +196,17 @@ class RowFacts:
     farthest: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False)
+class ReducedLevels:
+    """What a search for hops has found in place of rows: ``weights``, ``nearest`` and ``distances`` of
+    :class:`ReducedRows`.
+    """
+
+    weights: Floats
+    nearest: Indices
+    distances: Floats
+
+
 @dataclass(frozen=True)
 class FoundFacts:
     """Facts of some rows that the search of these rows has found.
@@ -205,11 +216,13 @@ class FoundFacts:
         count: counts the distances of these rows in the bins of a histogram.
         levels: shape (rows, longest + 1): how many targets, not counting the source, are at each number of hops; the
             rows themselves were then not written.  None if the rows were written.
+        reduced: what was reduced as well; None if nothing was asked for.
     """
 
     facts: RowFacts
     count: Count
     levels: npt.NDArray[np.int64] | None = None
+    reduced: ReducedLevels | None = None
 
 
 @dataclass(frozen=True, eq=False)

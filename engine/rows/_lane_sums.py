@@ -61,22 +61,23 @@ def _near(lines, v):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sort(lines, order, starts):  # type: ignore[no-untyped-def]
-    """Sort the vertices into classes by distance, vertices without a path last.  ``starts`` is work space for them."""
-    n, most, last = len(order), np.int64(0), len(starts) - 2
+def _sort(lines, order, starts, near):  # type: ignore[no-untyped-def]
+    """Sort the vertices into classes by distance, vertices without a path last.  ``starts``, for the classes, and
+    ``near``, int32, shape (n,), are work space.
+    """
+    n, most, last = len(order), np.int32(0), len(starts) - 2
     for v in range(n):
-        near = _near(lines, v)
-        most = max(most, near if near < FAR else 0)
+        near[v] = _near(lines, v)
+        most = max(most, near[v] if near[v] < FAR else np.int32(0))
     scale = last / (most + 1.0)
     starts[:] = 0
     for v in range(n):
-        near = _near(lines, v)
-        starts[(np.int64(near * scale) if near <= most else last) + 1] += 1
+        near[v] = np.int32(near[v] * scale) if near[v] <= most else last
+        starts[near[v] + 1] += 1
     for k in range(last + 1):
         starts[k + 1] += starts[k]
     for v in range(n):
-        near = _near(lines, v)
-        k = np.int64(near * scale) if near <= most else last
+        k = near[v]
         order[starts[k]] = v
         starts[k] += 1
 
@@ -115,15 +116,16 @@ def _move(order, place, graph, moved):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _begin(block, space):  # type: ignore[no-untyped-def]
+def _begin(block, weights, space):  # type: ignore[no-untyped-def]
     """Fill ``lines`` with the distances of 16 rows.  Return the lane of a source that is not at distance 0; -1 if there
     is none.
     """
     rows, which, sources, _ = block
-    lines, sums = space
+    lines, sums, summed = space
     n = rows.shape[1]
+    summed[:] = 0
     for first in range(0, n - LANES + 1, LANES):
-        take_square(rows, which, first, lines)
+        take_square(rows, which, first, lines, weights)
     for v in range(n - n % LANES, n):
         for j in range(LANES):
             lines[v, 0, j], lines[v, 1, j] = rows[which[j], v], -1
@@ -132,8 +134,10 @@ def _begin(block, space):  # type: ignore[no-untyped-def]
         if lines[s, 0, j] != 0:
             return j
         lines[s, 1:, j], sums[s, :, j] = 0, 0
+        summed[s] |= np.uint16(1 << j)
         if n + s < len(lines):  # a terminal, whose own paths begin at its second line
             lines[n + s, :, j], sums[n + s, :, j] = 0, 0
+            summed[n + s] |= np.uint16(1 << j)
     return -1
 
 
@@ -161,7 +165,7 @@ def _join(v, lane, graph, place, space, clusters):  # type: ignore[no-untyped-de
     """
     (into, tails, weights), (wholes, fractions) = graph
     which, begins, members = clusters
-    lines, sums = space
+    lines, sums, _ = space
     here = lines[v, 0, lane]
     some = members[begins[which[v]] : begins[which[v] + 1]]
     for x in some:
@@ -229,10 +233,10 @@ def _visit(orders, limited, graph, place, space, clusters):  # type: ignore[no-u
             v, lanes = np.int64(stack[top, 0]), stack[top, 1]
             at = np.int64(place[v])
             arcs = into[at], into[at + 1], v
-            wrong = find_arcs(arcs, tails, weights, space[0], limited, taken)
+            wrong = find_arcs(arcs, tails, weights, space, limited, taken)
             if wrong:
                 return _first(wrong), v
-            waiting = add_arcs(arcs, tails, quantities, space, taken)
+            waiting = add_arcs(arcs, tails, weights, quantities, space, taken)
             if waiting == 0 and not done[v]:
                 done[v], finished[count] = 1, v
                 count += 1
@@ -252,7 +256,7 @@ def _visit(orders, limited, graph, place, space, clusters):  # type: ignore[no-u
 @njit(nogil=True, cache=True)
 def _give(space, wanted):  # type: ignore[no-untyped-def]
     """Write the sums of each quantity for 16 sources, from the lines of ``space`` to ``out`` and ``others``."""
-    lines, sums = space
+    lines, sums, _ = space
     places, columns, none, nothing, out, others = wanted
     count = len(columns)
     for start in range(0, count if count >= LANES else 0, WIDE):
@@ -289,7 +293,8 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
             float64, shape (arcs, l).  The tail of an arc out of terminal t, of which there are T, is n + t.
         clusters: the cluster of each vertex or -1, int32, shape (n,), empty if no arc has length zero; where the
             members of each cluster begin, int64; and the members, int32.
-        space: lines and sums, aligned to 64 bytes: int32, shape (n + T, 2 + k, 16), and float64, shape (n + T, l, 16).
+        space: lines and sums, aligned to 64 bytes: int32, shape (n + T, 2 + k, 16), and float64, shape (n + T, l, 16);
+            and a bit for each lane in which a vertex is summed, uint16, shape (n + T,).
             The lines from n on belong to terminals; their distances are ``FAR`` and their hops -1, before and after the
             call.  The orders: order, finished, int32, done, uint8, shape (n,), and stack, int32, shape (n + 1, 2).
             Where classes start, int64.  The place of each vertex among the moved arcs, int32, shape (n,).  Arrays for
@@ -303,12 +308,12 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
     """
     lanes, orders, starts, place, moved = space
     n, sources = block[0].shape[1], block[2]
-    lane, v = _begin(block, lanes), np.int64(-1)
+    lane, v = _begin(block, graph[0][2], lanes), np.int64(-1)
     if lane >= 0:
         v = sources[lane]
     else:
         if anew:
-            _sort(lanes[0], orders[0], starts)
+            _sort(lanes[0], orders[0], starts, orders[1])
         if anew > 1:
             _move(orders[0], place, graph, moved)
         lane, v = _visit(orders, block[3], moved, place, lanes, clusters)

@@ -26,6 +26,7 @@ _I16: Final = ir.IntType(16)
 _I32: Final = ir.IntType(32)
 _I64: Final = ir.IntType(64)
 _ROW: Final = ir.VectorType(_I32, LANES)
+_MASK: Final = ir.VectorType(ir.IntType(1), LANES)
 
 
 class _Step:
@@ -94,15 +95,15 @@ def constant(value: int) -> Any:
     return ir.Constant(_ROW, [value] * LANES)
 
 
-def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any, Any]:
-    """Compare the arcs into a vertex.  Return its distances, the arc that each lane takes, the least distance that an
-    arc gives, and the least distance of a tail.
+def _compared(step: _Step) -> tuple[Any, Any, Any, Any]:
+    """Compare the arcs into a vertex.  Return its distances, the arc that each lane takes, a mask of the lanes in which
+    an arc gives less than the distance, and the least distance of a tail.
 
     A lane takes the tight arc whose tail has the fewest hops, and of ties the first.  A tail that is not summed yet has
     -1 hops, so it comes before all other tails.
     """
     build, (first, last, v) = step.build, step.numbers(0, 3)
-    tails, lines = step.array(1), step.array(3)
+    tails, lines = step.array(1), step.array(3, 0)
     width, rows = step.extent(lines, 1), step.rows(lines)
     here = step.load(rows, build.mul(v, width))
     entry, (loop, done) = build.block, step.blocks("arc", "compared")
@@ -112,11 +113,10 @@ def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any, Any]:
     phis = [build.phi(start.type) for start in starts]
     e, best, taken, least, nearest = phis
     tail = build.mul(build.zext(step.entry(tails, e), _I64), width)
-    weight = constant(1) if unit else step.spread(step.entry(step.array(2), e))
     distance = step.load(rows, tail)
-    through = build.add(distance, weight)
+    through = build.add(distance, step.spread(step.entry(step.array(2), e)))
     tight = build.icmp_signed("==", through, here)
-    hops = constant(0) if unit else step.load(rows, tail, 1)
+    hops = step.load(rows, tail, 1)
     better = build.and_(tight, build.icmp_signed("<", hops, best))
     number = step.spread(build.trunc(build.sub(e, first), _I32))
     lesser = [
@@ -136,16 +136,50 @@ def _compared(step: _Step, unit: bool) -> tuple[Any, Any, Any, Any]:
         phi.add_incoming(start, entry)
         phi.add_incoming(value, loop)
         results.append(phi)
-    return here, *results
+    taken, least, nearest = results
+    return here, taken, build.icmp_signed("<", least, here), nearest
+
+
+def _compared_hops(step: _Step) -> tuple[Any, Any, Any, Any]:
+    """Do what :func:`_compared` does where all arcs weigh 1: the first tight arc is taken, whatever the hops.
+
+    Arcs are looked at from the last to the first, so that a lane keeps the first tight one, and an arc gives less than
+    the distance if the nearest tail does.
+    """
+    build, (first, last, v) = step.build, step.numbers(0, 3)
+    tails, lines = step.array(1), step.array(3, 0)
+    width, rows = step.extent(lines, 1), step.rows(lines)
+    here = step.load(rows, build.mul(v, width))
+    before, count = build.sub(here, constant(1)), build.trunc(build.sub(last, first), _I32)
+    entry, (loop, done) = build.block, step.blocks("arc", "compared")
+    starts = last, step.spread(count), constant(-1), constant(_LARGEST)
+    build.cbranch(build.icmp_signed("<", first, last), loop, done)
+    build.position_at_end(loop)
+    phis = [build.phi(start.type) for start in starts]
+    e, number = build.sub(phis[0], word(1)), build.sub(phis[1], constant(1))
+    tail = step.load(rows, build.mul(build.zext(step.entry(tails, e), _I64), width))
+    taken = build.select(build.icmp_signed("==", tail, before), number, phis[2])
+    nearest = build.select(build.icmp_signed("<", tail, phis[3]), tail, phis[3])
+    for phi, start, value in zip(phis, starts, (e, number, taken, nearest), strict=True):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(value, loop)
+    build.cbranch(build.icmp_signed("<", first, e), loop, done)
+    build.position_at_end(done)
+    results = [build.phi(start.type) for start in starts[2:]]
+    for phi, start, value in zip(results, starts[2:], (taken, nearest), strict=True):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(value, loop)
+    return here, results[0], build.icmp_signed("<", results[1], before), results[1]
 
 
 @intrinsic
-def find_arcs(typingctx, place, tails, weights, lines, limited, taken):  # type: ignore[no-untyped-def]
+def find_arcs(typingctx, place, tails, weights, sums, limited, taken):  # type: ignore[no-untyped-def]
     """Find the last arc of the path to a vertex in each lane.
 
     ``place`` is (first, last, v): the arcs ``first`` to ``last`` - 1 lead into ``v``.  ``weights`` is None where all
-    are 1.  ``taken``, int32, shape (16,), receives the number of the arc, counted from ``first``, and -1 where there is
-    no path or the vertex is the source.  Returns a word with a bit for each lane that holds no shortest distance.
+    are 1.  ``sums`` are those of :func:`add_arcs`.  ``taken``, int32, shape (16,), receives the number of the arc,
+    counted from ``first``, and -1 where there is no path, the vertex is the source or, over hops, is summed.  Returns a
+    word with a bit for each lane that holds no shortest distance.
 
     A row of distances that were too large for its type is refused at one of its vertices, whatever the overflow has
     made of them.  The distances of a row without such a bit lie below ``FAR``.  None is negative: weights are not, so
@@ -153,20 +187,24 @@ def find_arcs(typingctx, place, tails, weights, lines, limited, taken):  # type:
     is 0.  So no sum here has overflowed, each distance is the length of a path, and no arc gives less.  A path to a
     vertex without a distance is refused, however long it is, unless distances beyond a cutoff are left out.
     """
-    signature = types.int64(place, tails, weights, lines, limited, taken)
+    signature = types.int64(place, tails, weights, sums, limited, taken)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         step, v = _Step(context, builder, signature, args), builder.extract_value(args[0], 2)
-        here, arcs, least, nearest = _compared(step, isinstance(signature.args[2], types.NoneType))
-        lines, zero = step.array(3), constant(0)
-        hops = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)), 1)
+        lines, zero = step.array(3, 0), constant(0)
+        if isinstance(signature.args[2], types.NoneType):
+            here, arcs, shorter, nearest = _compared_hops(step)
+            known = _summed(step, step.array(3, 2), v)
+        else:
+            here, arcs, shorter, nearest = _compared(step)
+            hops = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)), 1)
+            known = builder.icmp_signed("==", hops, zero)
         reached = builder.icmp_signed("<", here, constant(FAR))
-        searched = builder.and_(reached, builder.icmp_signed("!=", hops, zero))
+        searched = builder.and_(reached, builder.not_(known))
         arcs = builder.select(searched, arcs, constant(-1))
         builder.store(arcs, step.rows(step.array(5)), align=4)
         missing = builder.and_(searched, builder.icmp_signed("<", arcs, zero))
         every = builder.icmp_signed("==", step.spread(builder.trunc(args[4], _I32)), zero)
-        shorter = builder.icmp_signed("<", least, here)
         lost = builder.and_(every, builder.icmp_signed("<", nearest, constant(FAR)))
         wrong = builder.or_(missing, builder.select(reached, shorter, lost))
         return step.bits(builder.or_(wrong, builder.icmp_signed(">", here, constant(FAR))))
@@ -174,12 +212,17 @@ def find_arcs(typingctx, place, tails, weights, lines, limited, taken):  # type:
     return signature, codegen
 
 
+def _summed(step: _Step, summed: Any, v: Any) -> Any:
+    """Return a mask of the lanes in which vertex ``v`` is summed, from the word that has a bit for each of them."""
+    return step.build.bitcast(step.entry(summed, v), _MASK)
+
+
 def _added(step: _Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> None:
     """Add the quantities of an arc to the sums of its tail, in the lanes ``mine``.
 
     ``which`` is 0 for the quantities that are whole numbers, and 1 for fractions.
     """
-    build, sums, amounts = step.build, step.array(3, which), step.array(2, which)
+    build, sums, amounts = step.build, step.array(4, which), step.array(3, which)
     kind = _I32 if which == 0 else ir.DoubleType()
     rows, width, count = step.rows(sums, kind), step.extent(sums, 1), step.extent(amounts, 1)
     skip = word(0 if which else SKIPPED)
@@ -204,21 +247,35 @@ def _added(step: _Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> N
     build.position_at_end(done)
 
 
+def _waits(step: _Step, unit: bool, tail: Any) -> tuple[Any, Any]:
+    """Return the hops of a path over a tail, -1 where the tail is not summed yet, and a mask of these lanes; over hops,
+    whose paths have no line of hops, 0 in all lanes and the mask.
+    """
+    build, lines = step.build, step.array(4, 0)
+    if unit:
+        return constant(0), build.not_(_summed(step, step.array(4, 2), tail))
+    reached = step.load(step.rows(lines), build.mul(tail, step.extent(lines, 1)), 1)
+    waits = build.icmp_signed("<", reached, constant(0))
+    return build.select(waits, constant(-1), build.add(reached, constant(1))), waits
+
+
 @intrinsic
-def add_arcs(typingctx, place, tails, quantities, sums, taken):  # type: ignore[no-untyped-def]
+def add_arcs(typingctx, place, tails, weights, quantities, sums, taken):  # type: ignore[no-untyped-def]
     """Sum hops and quantities of a vertex over the arcs that :func:`find_arcs` found.
 
-    ``place``, ``tails`` and ``taken`` are those of :func:`find_arcs`; ``quantities`` are int32 and float64, shape
-    (arcs, k) and (arcs, l), and ``sums`` the lines, int32, shape (n, 2 + k, 16), and float64, shape (n, l, 16).
+    ``place``, ``tails``, ``weights`` and ``taken`` are those of :func:`find_arcs`; ``quantities`` are int32 and
+    float64, shape (arcs, k) and (arcs, l), and ``sums`` the lines, int32, shape (n, 2 + k, 16), and float64, shape
+    (n, l, 16), and uint16, shape (n,), a bit for each lane in which a vertex is summed, used where all weights are 1.
     Returns a word with a bit for each lane in which the tail of the arc is not summed yet; hops become -1 there.
     """
-    signature = types.int64(place, tails, quantities, sums, taken)
+    signature = types.int64(place, tails, weights, quantities, sums, taken)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        step = _Step(context, builder, signature, args)
-        (first, _, v), tails, lines, taken = step.numbers(0, 3), step.array(1), step.array(3, 0), step.array(4)
-        rows, width = step.rows(lines), step.extent(lines, 1)
-        arcs, before = builder.load(step.rows(taken), align=4), step.load(rows, builder.mul(v, width), 1)
+        step, unit = _Step(context, builder, signature, args), isinstance(signature.args[2], types.NoneType)
+        (first, _, v), tails, lines, taken = step.numbers(0, 3), step.array(1), step.array(4, 0), step.array(5)
+        rows, width, summed = step.rows(lines), step.extent(lines, 1), step.array(4, 2)
+        arcs = builder.load(step.rows(taken), align=4)
+        before = constant(0) if unit else step.load(rows, builder.mul(v, width), 1)
         left = step.bits(builder.icmp_signed(">=", arcs, constant(0)))
         entry, (loop, done) = builder.block, step.blocks("taken", "summed")
         builder.cbranch(builder.icmp_signed("!=", left, word(0)), loop, done)
@@ -229,14 +286,11 @@ def add_arcs(typingctx, place, tails, quantities, sums, taken):  # type: ignore[
         number = step.entry(taken, lane)
         mine, arc = builder.icmp_signed("==", arcs, step.spread(number)), builder.add(first, builder.sext(number, _I64))
         tail = builder.zext(step.entry(tails, arc), _I64)
-        reached = step.load(rows, builder.mul(tail, width), 1)
-        waits = builder.icmp_signed("<", reached, constant(0))
-        hops = builder.select(waits, constant(-1), builder.add(reached, constant(1)))
+        hops, waits = _waits(step, unit, tail)
         for which in (0, 1):
             _added(step, which, tail, arc, v, mine)
         others = builder.and_(phis[0], builder.not_(step.bits(mine)))
-        waiting = builder.or_(phis[2], step.bits(builder.and_(mine, waits)))
-        values = others, builder.select(mine, hops, phis[1]), waiting
+        values = others, builder.select(mine, hops, phis[1]), builder.or_(phis[2], step.bits(builder.and_(mine, waits)))
         end = builder.block
         builder.cbranch(builder.icmp_signed("!=", others, word(0)), loop, done)
         for phi, start, value in zip(phis, starts, values, strict=True):
@@ -247,7 +301,11 @@ def add_arcs(typingctx, place, tails, quantities, sums, taken):  # type: ignore[
         for phi, start, value in zip(results, starts[1:], values[1:], strict=True):
             phi.add_incoming(start, entry)
             phi.add_incoming(value, end)
-        builder.store(results[0], step.at(rows, builder.mul(v, width), 1), align=64)
+        if unit:
+            now, place = builder.and_(left, builder.not_(results[1])), step.at(summed.data, v)
+            builder.store(builder.or_(builder.load(place), builder.trunc(now, _I16)), place)
+        else:
+            builder.store(results[0], step.at(rows, builder.mul(v, width), 1), align=64)
         return results[1]
 
     return signature, codegen
@@ -268,8 +326,10 @@ def _transposed(build: Any, rows: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def take_square(typingctx, rows, places, first, lines):  # type: ignore[no-untyped-def]
-    """lines[first + j, 0, k] <- rows[places[k], first + j] and lines[first + j, 1, k] <- -1, for 16 values of j."""
+def take_square(typingctx, rows, places, first, lines, weights):  # type: ignore[no-untyped-def]
+    """lines[first + j, 0, k] <- rows[places[k], first + j] for 16 values of j.  Unless ``weights`` is None, also
+    lines[first + j, 1, k] <- -1.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         step = _Step(context, builder, signature, args)
@@ -282,10 +342,11 @@ def take_square(typingctx, rows, places, first, lines):  # type: ignore[no-untyp
         for j, line in enumerate(_transposed(builder, found)):
             at = builder.mul(builder.add(args[2], word(j)), width)
             builder.store(line, step.at(out, at), align=64)
-            builder.store(constant(-1), step.at(out, at, 1), align=64)
+            if not isinstance(signature.args[4], types.NoneType):
+                builder.store(constant(-1), step.at(out, at, 1), align=64)
         return context.get_dummy_value()
 
-    return types.void(rows, places, first, lines), codegen
+    return types.void(rows, places, first, lines, weights), codegen
 
 
 @intrinsic

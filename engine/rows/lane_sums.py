@@ -41,7 +41,7 @@ def lane_bytes(n: int, arcs: int, terminals: int, wholes: int, fractions: int) -
         wholes: number of quantities whose sums are int32.
         fractions: number of quantities whose sums are float64.
     """
-    lines = (n + terminals) * LANES * (4 * (2 + wholes) + 8 * fractions)
+    lines = (n + terminals) * (LANES * (4 * (2 + wholes) + 8 * fractions) + 2)
     moved = arcs * (8 + 4 * wholes + 8 * fractions) if arcs <= SPARSE * n else 0
     return lines + moved + LANES * 4 * n + 29 * n + 8 * CLASSES
 
@@ -153,7 +153,14 @@ class LaneSums:
         if self._moves:
             lengths = None if arcs[2] is None else np.empty_like(arcs[2])
             moved = (np.empty_like(arcs[0]), np.empty_like(arcs[1]), lengths), tuple(map(np.empty_like, quantities))
-        return np.empty((LANES, n), np.int32), ((lines, sums), orders, starts, np.arange(n, dtype=np.int32), moved)
+        summed = np.empty(every, np.uint16)
+        return np.empty((LANES, n), np.int32), (
+            (lines, sums, summed),
+            orders,
+            starts,
+            np.arange(n, dtype=np.int32),
+            moved,
+        )
 
 
 def _by_nearness(sources: Indices, rows: Array) -> Indices:
@@ -165,7 +172,11 @@ def _by_nearness(sources: Indices, rows: Array) -> Indices:
         sources: vertex indices, shape (count,).
         rows: shape (count or more, n): the distances from ``sources``.
     """
-    lengths = np.nan_to_num(rows[: len(sources), sources].astype(np.float64), posinf=1e300)
+    lengths = rows[: len(sources), sources]
+    if lengths.dtype.kind == "f":
+        lengths = np.nan_to_num(lengths.astype(np.float64), posinf=1e300)
+    else:
+        lengths = lengths.astype(np.int64)
 
     def halved(part: Indices) -> Indices:
         if len(part) <= LANES:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.graph.selection import Rectangle, first_beyond
-from engine.model.dtypes import WorkType
-from engine.model.rows import Array, FoundFacts, ReducedRows, RowFacts, RowReduction
+from engine.model.backend import MOST_HOPS, LevelReduction
+from engine.model.dtypes import WORK_TYPES, WorkType
+from engine.model.rows import Array, FoundFacts, ReducedLevels, ReducedRows, RowFacts, RowReduction
 from engine.rows.asked_measures import AskedMeasures
 from storage.errors import SolveFailed
 
@@ -27,17 +29,17 @@ Counts = npt.NDArray[np.int64]
 _OF_FACTS: Final = {"reached", "sum", "mean", "closeness", "closeness_plain", "eccentricity", "farthest"}
 
 
+#: Most sums of opportunities, and most nearest vertices, of a row that searches for hops find one step at a time.  They
+#: hold them for 512 rows a thread.
+MOST_BY_LEVEL: Final = 256
 #: Number of entries of a group of rows.  All kernels are applied to a group before the next group, so that only the
 #: first kernel reads the group from memory, and all further kernels find it in a cache.
 _GROUP: Final = 1 << 19
 
 
-def _narrowed(weights: Floats, decay: str) -> Array:
-    """Return weights as int32, which kernels add faster, if they are whole and all their sums fit that type.
-
-    With a decay they stay floats, because they are multiplied by fractions.
-    """
-    if decay != "step" or not (np.abs(weights).sum(1) < 2.0**31).all() or (weights != np.rint(weights)).any():
+def _narrowed(weights: Floats) -> Array:
+    """Return weights as int32, which kernels add faster, if they are whole and all their sums fit that type."""
+    if not (np.abs(weights).sum(1) < 2.0**31).all() or (weights != np.rint(weights)).any():
         return weights
     return weights.astype(np.int32)
 
@@ -97,10 +99,9 @@ class MeasureSink:
         held = np.flatnonzero((weights != 0).any(0))
         # if at least half of the columns have weights, reading whole rows is faster than copying those columns' entries
         held = held if 2 * len(held) < len(columns) else np.arange(len(columns))
-        self._held, self._weights = (
-            held.astype(np.int32),
-            _narrowed(np.ascontiguousarray(weights[:, held]), asked.decay),
-        )
+        kept = np.ascontiguousarray(weights[:, held])
+        # with a decay they stay floats, because each is multiplied by a fraction
+        self._held, self._weights = held.astype(np.int32), _narrowed(kept) if asked.decay == "step" else kept
         self._whole = len(columns) == rectangle.n
         self._ordered: _Ordered | None = None
         self._lock = threading.Lock()
@@ -142,6 +143,8 @@ class MeasureSink:
             self._take(rows + row, found.facts)
         if found is not None and found.levels is not None:
             self._take_levels(rows + row, found.levels)
+            if found.reduced is not None:
+                self._take_columns(rows + row, found.reduced)
             return
         step = max(1, _GROUP // max(1, block.shape[1]))
         for first in range(0, len(rows), step):
@@ -192,9 +195,7 @@ class MeasureSink:
         if len(self._inverse):
             self._inverse[numbers] = reduced.inverses
         self._within[numbers], self._quantiles[numbers] = reduced.within, reduced.quantiles
-        self._nearest[numbers], self._near[numbers] = reduced.nearest, reduced.distances
-        if len(self._weights):
-            self._sum_of[numbers] = reduced.weights
+        self._take_columns(numbers, reduced)
 
     def take_levels(self, first: int, levels: Counts) -> None:
         """Compute the measures of rows from their numbers of targets at each number of hops; ``farthest`` must not be
@@ -230,6 +231,31 @@ class MeasureSink:
     def levels_suffice(self) -> bool:
         """Whether all measures asked for follow from facts of rows and numbers of targets at each number of hops."""
         return not (len(self._weights) or self._asked.nearest)
+
+    @cached_property
+    def level_reduction(self) -> LevelReduction | None:
+        """What searches for hops are to find besides facts and numbers of targets at each number of hops; None where
+        rows serve better.
+        """
+        asked, kind = self._asked, self._kind
+        sums = len(self._weights) * len(asked.within)
+        if not self._whole or max(asked.nearest, sums) > MOST_BY_LEVEL:
+            return None
+        weights = np.zeros((len(self._weights), len(self._columns)))
+        weights[:, self._held] = self._weights
+        hops = np.arange(MOST_HOPS, dtype=np.uint16)
+        shares = (hops.astype(kind.dtype) < self._limits[:, None]).astype(np.float64)
+        if self._fading is not None:
+            from engine.rows import _measures as kernels
+
+            kernels.fade_all(hops, WORK_TYPES["uint16"].sentinel(), self._fading[0], shares)
+        return LevelReduction(_narrowed(weights), shares, asked.nearest)
+
+    def _take_columns(self, numbers: Indices, found: ReducedLevels | ReducedRows) -> None:
+        """Take the nearest vertices and the sums of opportunities of some rows."""
+        self._nearest[numbers], self._near[numbers] = found.nearest, found.distances
+        if len(self._weights):
+            self._sum_of[numbers] = found.weights
 
     def _take_levels(self, numbers: Indices, levels: Counts) -> None:
         """Compute measures of rows from their numbers of targets at each distance, shape (rows, distances)."""

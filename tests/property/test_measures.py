@@ -13,7 +13,9 @@ from engine.api.measuring import measure
 from engine.api.near import near_pairs
 from engine.api.prepared import prepare
 from engine.api.prepared_matrix import PreparedMatrix, open_result
+from engine.devices.cpu import bfs_bits
 from engine.model.problem import Options
+from engine.rows.measures import MeasureSink
 from storage.graph.graph import build_graph
 from storage.readers import read_graph
 from tests.reference_options import read_arguments
@@ -141,6 +143,35 @@ def test_random_graphs_have_the_measures_of_their_definitions(part):
         compare(table, [by_definition(found[v], v, columns, asked) for v in rows], exact=kind != 2)
         ties += kind != 2
     assert ties > 20, "or no vertex is compared"
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_hops_that_are_searched_by_bits_have_the_measures_of_their_definitions(part, monkeypatch):
+    """No row is written, whatever is asked: the searches reduce each step."""
+    monkeypatch.setattr(bfs_bits, "LEAST", 1)
+    reduced, usual = [], MeasureSink.gather
+
+    def gather(sink, row, block, some=None, found=None):
+        reduced.append(found is not None and found.reduced is not None)
+        usual(sink, row, block, some, found)
+
+    monkeypatch.setattr(MeasureSink, "gather", gather)
+    for seed in range(part, 150, 3):
+        rng = np.random.default_rng(7000 + seed)
+        n, directed = int(rng.integers(2, 60)), bool(rng.integers(2))
+        graph = nx.gnm_random_graph(n, int(rng.integers(1, 3 * n)), seed=seed, directed=directed)
+        asked, direction = asked_of(rng, n), ["out", "in"][int(rng.integers(2))]
+        sources = sorted(rng.choice(n, int(rng.integers(1, n + 1)), replace=False).tolist())
+        sides = {"sources" if direction == "out" else "targets": tuple(sources)}
+        edges = list(graph.edges)
+        tails, heads = [u for u, _ in edges], [v for _, v in edges]
+        built_graph, _ = build_graph(tails, heads, None, n=n, directed=directed)
+        table = measure(
+            built_graph, Options(**sides, algorithm="bfs", threads=1 + seed % 2), direction=direction, **asked
+        )
+        found = lengths(graph, 0, direction)
+        compare(table, [by_definition(found[v], v, range(n), asked) for v in sources], exact=True)
+    assert sum(reduced) > 0.9 * len(reduced)
 
 
 def by_networkx(graph, weight):

@@ -29,7 +29,6 @@ from engine.devices.cpu.bit_facts import (
     PLANES,
     SQUARES,
     begin_facts,
-    count_levels,
     renumber_farthest,
     tell_squares,
 )
@@ -57,7 +56,7 @@ MANY: Final = 0.25
 
 
 @njit(nogil=True, cache=True)
-def _rows(n):  # type: ignore[no-untyped-def]
+def bit_rows_of(n):  # type: ignore[no-untyped-def]
     """Return n rows of words, aligned to 64 bytes, not cleared."""
     space = np.empty(n * WORDS + 8, np.uint64)
     skip = (-space.ctypes.data % 64) // 8
@@ -126,6 +125,35 @@ def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-unty
 
 
 @njit(nogil=True, cache=True)
+def take_step(arcs, rows, step, used, onward, flags):  # type: ignore[no-untyped-def]
+    """Let every source reach the vertices that are ``step`` arcs away.
+
+    Args:
+        arcs: in both directions, as in :func:`search_bits`.
+        rows: seen, visit, fresh, planes, as in :func:`bit_space`.
+        step: the number of the step, from 1 on.
+        used: the number of planes in use before.
+        onward: the number of arcs out of the vertices reached in the last step, plus the number of these vertices.
+        flags: active, marked, as in :func:`bit_space`; the vertices that were reached are ``active`` afterwards.
+
+    Returns:
+        ``used`` and ``onward`` after the step, and whether ``visit`` and ``fresh`` have changed places.
+    """
+    indptr, heads, into, tails = arcs
+    visit, planes = rows[1], rows[3]
+    active, marked = flags
+    n = len(visit)
+    if step >> used:
+        planes[used * n : (used + 1) * n] = 0
+        used += 1
+    if onward < MANY * (len(heads) + n):
+        return used, _forwards(indptr, heads, rows, step, active, marked), False
+    onward = _backwards(indptr, into, tails, rows, step, active)
+    visit[:] = 0
+    return used, onward, True
+
+
+@njit(nogil=True, cache=True)
 def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
     """Step until no source reaches a vertex, or up to ``limit``; return the number of planes in use, whether the
     searches ended before the limit, and the number of steps.
@@ -133,19 +161,13 @@ def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
     ``arcs`` (in both directions) and ``space`` (work space) are as in :func:`search_bits`.  ``visit`` and ``fresh`` are
     all 0 afterwards.
     """
-    indptr, heads, into, tails = arcs
     seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
     counts[:] = 0
-    n, used, step = len(seen), 0, 1
+    used, step = 0, 1
     while step < limit and onward > 0:
-        if step >> used:
-            planes[used * n : (used + 1) * n] = 0
-            used += 1
-        if onward < MANY * (len(heads) + n):
-            onward = _forwards(indptr, heads, (seen, visit, fresh, planes), step, active, marked)
-        else:
-            onward = _backwards(indptr, into, tails, (seen, visit, fresh, planes), step, active)
-            visit[:] = 0
+        rows = seen, visit, fresh, planes
+        used, onward, changed = take_step(arcs, rows, step, used, onward, (active, marked))
+        if changed:
             visit, fresh = fresh, visit
         counts[step] = count_arrivals(visit, active, arrivals, step)
         step += 1
@@ -165,7 +187,7 @@ def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-de
         some = near[first : first + apart]
         for w in range((len(rows) + 63) // 64):
             high = min(64, len(rows) - 64 * w)
-            if not _gather(space, used, some, w):
+            if not gather_squares(space, used, some, w):
                 for j in range(high):
                     out[rows[64 * w + j], first : first + len(some)] = sentinel
                 continue
@@ -187,7 +209,7 @@ def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-de
 
 
 @njit(nogil=True, cache=True)
-def _gather(space, used, some, w):  # type: ignore[no-untyped-def]
+def gather_squares(space, used, some, w):  # type: ignore[no-untyped-def]
     """Copy word ``w`` of the vertices ``some`` into the squares; return False if no source of that word has reached any
     of these vertices.
     """
@@ -205,7 +227,7 @@ def _gather(space, used, some, w):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _begin(indptr, starts, seen, visit, active):  # type: ignore[no-untyped-def]
+def begin_sources(indptr, starts, seen, visit, active):  # type: ignore[no-untyped-def]
     """Mark each source's own vertex, ``starts[j]``, as seen; for bits without a source, mark all vertices as seen.
 
     Return the number of arcs out of the sources, plus the number of these vertices.
@@ -246,7 +268,7 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
     seen, visit, active, arrivals, facts = space[0], space[1], space[5], space[8], space[9]
     rank, near, sentinel = goal
     limit, whole = limits
-    onward = _begin(arcs[0], rank[sources[rows]], seen, visit, active)
+    onward = begin_sources(arcs[0], rank[sources[rows]], seen, visit, active)
     used, done, steps = _steps(arcs, space, limit, onward)
     if done or whole:
         begin_facts(arrivals, steps, facts)
@@ -258,46 +280,6 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
         else:
             _emit(space, used, near, rows, out, sentinel)
     return done or whole
-
-
-@njit(nogil=True, cache=True)
-def search_levels(arcs, space, near, starts, limits, levels):  # type: ignore[no-untyped-def]
-    """Search breadth first as :func:`search_bits` does, and count the vertices at each distance in place of writing
-    rows.
-
-    Args:
-        arcs, space, limits: arcs in both directions, work space, and the limit of steps, as for :func:`search_bits`;
-            ``facts`` of ``space`` receives the same facts.
-        near: int32, shape (n,): the numbers of all vertices, in the order of the columns.
-        starts: int64, at most ``BITS``: the numbers of the sources.
-        levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives the number of vertices at each distance from each
-            source.
-
-    Returns:
-        Whether the block is finished, and the largest distance.
-    """
-    limit, whole = limits
-    onward = _begin(arcs[0], starts, space[0], space[1], space[5])
-    used, done, steps = _steps(arcs, space, limit, onward)
-    squares, facts, apart = space[4], space[9], SQUARES * 64
-    work, terms = np.empty(128, np.uint64), np.empty((2, 1 << (PLANES // 2), 64), np.uint64)
-    if not (done or whole):
-        return False, 0
-    begin_facts(space[8], steps, facts)
-    levels[:, : steps + 1] = 0
-    for first in range(0, len(near), apart):
-        some = near[first : first + apart]
-        for w in range((len(starts) + 63) // 64):
-            if not _gather(space, used, some, w):
-                continue
-            for p in range(1, used + 1):
-                for start in range(0, len(some), 64):
-                    transpose_bits(squares, p * apart + start)
-            for start in range(0, len(some), 64):
-                kept = ~np.uint64(0) >> np.uint64(max(0, start + 64 - len(some)))
-                tell_squares(squares, apart + start, used, kept, first + start, facts[w], work)
-                count_levels(squares, apart + start, used, steps, kept, levels[w], terms)
-    return True, steps
 
 
 @njit(nogil=True, cache=True)
@@ -330,15 +312,15 @@ def bit_space(n):  # type: ignore[no-untyped-def]
         ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then a row for each digit of the largest distances,
         -1 (all bits set) for the digit 1.
     """
-    seen, visit, fresh, planes = _rows(n), _rows(n), _rows(n), _rows(PLANES * n)
+    seen, visit, fresh, planes = bit_rows_of(n), bit_rows_of(n), bit_rows_of(n), bit_rows_of(PLANES * n)
     visit[:] = 0
     fresh[:] = 0
-    squares = _rows((PLANES + 1) * SQUARES * 64 // WORDS).reshape(-1)
+    squares = bit_rows_of((PLANES + 1) * SQUARES * 64 // WORDS).reshape(-1)
     squares[:] = 0
     active = np.zeros((n + 7) // 8 * 8, np.uint8)
     counts, arrivals, facts = (
         np.zeros(2**PLANES, np.int64),
-        _rows(2**PLANES),
+        bit_rows_of(2**PLANES),
         np.zeros((WORDS, DIGITS + PLANES, 64), np.int64),
     )
     return seen, visit, fresh, planes, squares, active, np.zeros_like(active), counts, arrivals, facts
@@ -367,6 +349,7 @@ class BreadthFirst(CpuBackend):
             return super().begin_search(arcs, sources, out, wanted)
         batch = SearchBatch.of(arcs, sources, out, wanted)
         left, copies = batch.without(wanted.known)
-        from engine.devices.cpu.atonce.bit_blocks import bit_blocks
+        from engine.devices.cpu.atonce.bit_blocks import bit_blocks, no_reduction
 
-        return Searches([*copies, *bit_blocks(batch, left, self.threads, self._spaces, levels=wanted.levels)])
+        levels = (wanted.reduction or no_reduction(batch)) if wanted.levels else None
+        return Searches([*copies, *bit_blocks(batch, left, self.threads, self._spaces, levels)])

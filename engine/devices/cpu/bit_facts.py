@@ -10,7 +10,7 @@ import numpy.typing as npt
 from engine.devices.cpu.bit_rows import WORDS, count_word, lowest_bit
 from engine.graph.kernels import njit
 from engine.model.dtypes import work_type
-from engine.model.rows import FoundFacts, RowFacts
+from engine.model.rows import FoundFacts, ReducedLevels, RowFacts
 
 Indices = npt.NDArray[np.int64]
 
@@ -132,7 +132,12 @@ def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
 
 
 def facts_found(
-    rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: Indices, levels: Indices | None = None
+    rows: int,
+    dtype: np.dtype[np.generic],
+    counts: Indices,
+    facts: Indices,
+    levels: Indices | None = None,
+    reduced: ReducedLevels | None = None,
 ) -> FoundFacts:
     """Return the facts of a block as :class:`engine.model.rows.FoundFacts`.
 
@@ -143,6 +148,7 @@ def facts_found(
         facts: the facts in the layout of :func:`begin_facts`.
         levels: shape (``WORDS``, distances, 64): how many targets are at each distance from each source; None if the
             rows were written.
+        reduced: what was reduced in place of the rows.
     """
     reached, sums, largest, farthest = facts[:, :DIGITS].transpose(1, 0, 2).reshape(DIGITS, BITS)[:, :rows].copy()
     lengths = np.flatnonzero(counts)
@@ -154,4 +160,4 @@ def facts_found(
 
     sums = sums if work_type(dtype).integer else sums.astype(np.float64)
     by_row = None if levels is None else levels.transpose(0, 2, 1).reshape(BITS, -1)[:rows].copy()
-    return FoundFacts(RowFacts(reached, sums, largest.astype(dtype), farthest), count, by_row)
+    return FoundFacts(RowFacts(reached, sums, largest.astype(dtype), farthest), count, by_row, reduced)

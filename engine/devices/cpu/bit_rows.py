@@ -48,6 +48,13 @@ def transpose_bits(typingctx, square, at):  # type: ignore[no-untyped-def]
     return types.void(square, at), codegen
 
 
+def everywhere(builder, value, vector):  # type: ignore[no-untyped-def]
+    """Return a vector of 64 copies of ``value``."""
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
+
+
 @intrinsic
 def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to):  # type: ignore[no-untyped-def]
     """Set out[to : to + 64] to the numbers whose binary digits are in ``squares``; ``sentinel`` where ``seen`` has no
@@ -72,11 +79,6 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
         flags, word = ir.VectorType(ir.IntType(1), 64), ir.IntType(64)
         nothing = ir.Constant(digits, [0] * 64)
 
-        def everywhere(value, vector):  # type: ignore[no-untyped-def]
-            one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-            zeros = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
-            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
-
         entry = builder.block
         loop, done = builder.append_basic_block("plane"), builder.append_basic_block("done")
         builder.cbranch(builder.icmp_signed(">", planes, ir.Constant(word, 0)), loop, done)
@@ -86,7 +88,7 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
         total.add_incoming(nothing, entry)
         plane = builder.load(builder.gep(squares, [builder.add(at, builder.mul(p, apart))]))
         digit = builder.shl(ir.Constant(digits.element, 1), builder.trunc(p, digits.element))
-        value = builder.select(builder.bitcast(plane, flags), everywhere(digit, digits), nothing)
+        value = builder.select(builder.bitcast(plane, flags), everywhere(builder, digit, digits), nothing)
         total_next = builder.or_(total, value)
         p_next = builder.add(p, ir.Constant(word, 1))
         p.add_incoming(p_next, loop)
@@ -98,7 +100,7 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
         found.add_incoming(total_next, loop)
         row = ir.VectorType(element, 64)
         numbers = builder.sitofp(found, row) if isinstance(kind, types.Float) else found
-        numbers = builder.select(builder.bitcast(seen, flags), numbers, everywhere(sentinel, row))
+        numbers = builder.select(builder.bitcast(seen, flags), numbers, everywhere(builder, sentinel, row))
         place = builder.bitcast(builder.gep(out, [to]), row.as_pointer())
         builder.store(numbers, place, align=kind.bitwidth // 8)
         return context.get_dummy_value()
@@ -253,6 +255,26 @@ def join_row(typingctx, onto, i, rows, j):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return types.void(onto, i, rows, j), codegen
+
+
+@intrinsic
+def keep_others(typingctx, rows, i, known, j, out, k):  # type: ignore[no-untyped-def]
+    """out[k] <- rows[i] without the bits of known[j].
+
+    Args:
+        typingctx: numba's typing context.
+        rows, known, out: rows of bits.
+        i, j, k: indices of rows.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        _, pointers = _row_pointers(context, builder, signature.args[::2], args[::2])
+        row, known, place = (builder.gep(one, [at]) for one, at in zip(pointers, args[1::2], strict=True))
+        left = builder.and_(builder.load(row, align=64), builder.not_(builder.load(known, align=64)))
+        builder.store(left, place, align=64)
+        return context.get_dummy_value()
+
+    return types.void(rows, i, known, j, out, k), codegen
 
 
 @intrinsic

@@ -11,12 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.atonce import AVAILABLE
-from engine.devices.cpu.bfs_bits import LEAST, bit_space, search_bits, search_levels
+from engine.devices.cpu.bfs_bits import LEAST, bit_space, search_bits
 from engine.devices.cpu.bit_facts import BITS, PLANES, facts_found
+from engine.devices.cpu.bit_levels import DEAR, LevelSpace, search_levels
 from engine.devices.cpu.bit_rows import WORDS
 from engine.devices.cpu.search import SearchBatch
 from engine.devices.cpu.searches import BlockRun, Done, Spaces, split_evenly
 from engine.graph.ordering import ascending
+from engine.model.backend import LevelReduction
+from engine.model.rows import FoundFacts
 
 Indices = npt.NDArray[np.int64]
 
@@ -29,16 +32,19 @@ class BitBlocks:
         batch: the batch.
         threads: the number of threads of the backend.
         spaces: the work space of these threads.
-        levels: whether facts, and counts of the vertices at each distance, suffice, so that rows need not be written.
+        levels: what is reduced in place of writing rows, in addition to facts and counts of the vertices at each
+            distance; None to write rows.
     """
 
     batch: SearchBatch
     threads: int
     spaces: Spaces
-    levels: bool = False
+    levels: LevelReduction | None = None
 
     def __post_init__(self) -> None:
         _ = self._form  # computed once, before several threads read it
+        if self.levels is not None and self._everywhere:
+            _ = self._reducing
 
     @cached_property
     def _form(self) -> tuple[Any, ...]:
@@ -67,22 +73,36 @@ class BitBlocks:
         batch, n = self.batch, len(self.batch.ready.rank)
         arcs, columns, limits = self._form
         space = self.spaces.of(worker, ("bits", n), lambda: bit_space(n))
-        if self.levels and self._everywhere:
-            return self._count(rows, space)
+        if self.levels is not None and self._everywhere and not self.levels.dear.is_set():
+            return self._count(rows, space, self.levels)
         if search_bits(arcs, space, columns, batch.sources, rows, batch.out, limits):
             found = partial(facts_found, len(rows), batch.out.dtype, *space[-3::2])
             return Done(rows, found=found if self._everywhere else None)
         return Done(rows[:0], batch.blocks(rows, self.threads, self.spaces))
 
-    def _count(self, rows: Indices, space: Any) -> Done:
+    @cached_property
+    def _reducing(self) -> LevelSpace:
+        """The weights in the order of the searches; blocks share them."""
+        assert self.levels is not None
+        near = self.batch.goal.near
+        return LevelSpace.of(self.levels, near, -(-len(near) // 8) * 8)
+
+    def _count(self, rows: Indices, space: Any, asked: LevelReduction) -> Done:
         """Search one block without writing its rows."""
         batch, (arcs, (rank, near, _), limits) = self.batch, self._form
         levels = np.empty((WORDS, 2**PLANES, 64), np.int64)  # memory beyond the last step is never touched
-        done, steps = search_levels(arcs, space, near, rank[batch.sources[rows]].astype(np.int64), limits, levels)
+        reducing, starts = self._reducing.empty(), rank[batch.sources[rows]].astype(np.int64)
+        done, steps, added = search_levels(arcs, space, near, starts, limits, levels, tuple(reducing))
+        if added > DEAR * len(near) * len(asked.shares):
+            asked.dear.set()
         if not done:
             return Done(rows[:0], batch.blocks(rows, self.threads, self.spaces))
         counts, facts = space[-3::2]
-        found = partial(facts_found, len(rows), batch.out.dtype, counts, facts, levels[:, : steps + 1])
+
+        def found() -> FoundFacts:
+            reduced = reducing.found(len(rows), asked.nearest)
+            return facts_found(len(rows), batch.out.dtype, counts, facts, levels[:, : steps + 1], reduced)
+
         return Done(rows, found=found)
 
     def search_all(self, blocks: BlockRun, threads: int, seconds: float, *, facts: bool) -> Done | None:
@@ -103,8 +123,13 @@ class BitBlocks:
         return call.done(left, self)
 
 
+def no_reduction(batch: SearchBatch) -> LevelReduction:
+    """Return a reduction of the rows of a batch to nothing but facts and counts of the vertices at each distance."""
+    return LevelReduction(np.empty((0, len(batch.ready.rank)), np.int32), np.empty((0, 2**PLANES)), 0)
+
+
 def bit_blocks(
-    wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces, *, levels: bool = False
+    wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces, levels: LevelReduction | None = None
 ) -> list[BlockRun]:
     """Return the searches of some rows of a batch as blocks of up to ``BITS`` sources.
 
@@ -113,7 +138,7 @@ def bit_blocks(
         left: the rows, int64.
         threads: the number of threads.
         spaces: the work space of these threads.
-        levels: whether facts, and counts of the vertices at each distance, suffice, so that rows need not be written.
+        levels: what is reduced in place of writing rows; None to write them.
     """
     count, group = len(left), BitBlocks(wanted, threads, spaces, levels)
     rank = wanted.ready.rank

@@ -8,8 +8,8 @@ import pytest
 
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.dtypes import WORK_TYPES
-from engine.model.rows import FactSink, FoundFacts, NullSink, ReducedRows, ReducingSink, RowFacts
-from engine.rows.asked_measures import asked_measures
+from engine.model.rows import FactSink, FoundFacts, NullSink, ReducedLevels, ReducedRows, ReducingSink, RowFacts
+from engine.rows.asked_measures import MEASURES, asked_measures
 from engine.rows.measures import MeasureSink
 from storage.errors import SolveFailed
 
@@ -340,6 +340,52 @@ def test_levels_tell_what_rows_tell(asked):
         np.testing.assert_allclose(there.columns()[name], column, rtol=1e-12, err_msg=name)
     for more in ({"nearest": 1}, {"measures": ["farthest"]}, {"within": [1], "opportunities": {"a": np.ones(n)}}):
         assert not sink_of("uint16", n, **more).reduction.levels
+
+
+@pytest.mark.parametrize("kind", WORK_TYPES)
+@pytest.mark.parametrize("decay", [("step", None), ("exponential", None), ("linear", 3.0), ("logistic", 1.5)])
+def test_what_searches_reduce_by_level_is_what_rows_tell(kind, decay):
+    """The request, applied to the targets at each number of hops, gives the columns that whole rows give."""
+    n, rng = 40, np.random.default_rng(9)
+    rows = rng.integers(1, 12, (n, n)).astype(WORK_TYPES[kind].dtype)
+    rows[rng.random((n, n)) < 0.4] = WORK_TYPES[kind].sentinel()
+    np.fill_diagonal(rows, 0)
+    request = {"within": [1, 2.5, 7, 1e9], "nearest": 3, "decay": decay[0], "decay_value": decay[1]}
+    few = {"few": np.where(rng.random(n) < 0.2, 1.5, 0)}
+    for weights in (few, {"all": rng.integers(0, 9, n), "more": rng.integers(0, 10**7, n)}):
+        there, here = (sink_of(kind, n, **request, opportunities=weights) for _ in range(2))
+        asked = there.level_reduction
+        assert asked.nearest == 3
+        assert asked.weights.dtype == (np.float64 if weights is few else np.int32)
+        here.write(0, 0, rows)
+        at = [(rows == hops).astype(np.float64) for hops in range(12)]
+        sums = sum(np.einsum("rv,kv,l->rkl", at[d], asked.weights, asked.shares[:, d]) for d in range(12))
+        near = [
+            sorted((row[v], v) for v in range(n) if at[0][i, v] == 0 and row[v] < 12)[:3] for i, row in enumerate(rows)
+        ]
+        nearest, distances = (
+            np.array([[v for _, v in row] for row in near]),
+            np.array([[d for d, _ in row] for row in near]),
+        )
+        levels = np.stack([(one - (d == 0) * np.eye(n)).sum(1).astype(np.int64) for d, one in enumerate(at)], axis=1)
+        facts = RowFacts(*(np.zeros(n, np.int64) for _ in range(4)))
+        found = FoundFacts(facts, lambda *_: 0, levels, ReducedLevels(sums, nearest, distances.astype(np.float64)))
+        there.gather(0, np.empty((n, 0), rows.dtype), None, found)
+        right, columns = here.columns(), there.columns()
+        for name in right.keys() - MEASURES:
+            np.testing.assert_allclose(columns[name], right[name], rtol=1e-12, err_msg=name)
+
+
+def test_rows_serve_where_levels_would_take_more_memory_or_lack_columns():
+    n = 300
+    many = {f"w{k}": np.ones(n) for k in range(129)}
+    for more in ({"nearest": 257}, {"opportunities": many, "within": [1, 2]}):
+        assert sink_of("uint16", n, **more).level_reduction is None
+    assert sink_of("uint16", n, targets=[1, 5], nearest=2).level_reduction is None
+    assert sink_of("uint16", n, nearest=256).level_reduction.nearest == 256
+    nothing = sink_of("uint16", n, within=[2], quantiles=[0.5]).level_reduction
+    assert nothing.weights.shape == (0, n)
+    assert nothing.nearest == 0
 
 
 def test_only_sinks_that_reduce_are_reduced():

@@ -183,8 +183,7 @@ def _graph_of(visitor: Visitor, record: JobRecord) -> GraphRecord | None:
 
 
 def _measured(visitor: Visitor, job_id: str) -> str:
-    record = visitor.job(job_id)
-    return measured_in(_graph_of(visitor, record), record.options)
+    return measured_in(_graph_of(visitor, record := visitor.job(job_id)), record.options)
 
 
 def eccentricities(visitor: Visitor, job_id: str) -> View:
@@ -264,8 +263,9 @@ def measured_in(graph: GraphRecord | None, options: View) -> str:
     semiring = SEMIRINGS.get(options.get("semiring") or MIN_PLUS)
     if semiring is None or not semiring.measures(weighted=weights["weighted"]):
         return ""
-    column = weights["column"] if weights["length_of"] is None else None
-    return measured(facts.get("unit"), column, weighted=weights["weighted"])
+    return measured(
+        facts.get("unit"), None if weights["length_of"] else weights["column"], weighted=weights["weighted"]
+    )
 
 
 def _graph_names(service: Service, owner: str | None) -> dict[str, str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 from typing import Any, Final
 
-from engine.model.algorithms import ALGORITHMS
 from service.api.fault import Refused, TooMuchComputing
 from service.api.problems import CODES
 from service.dashboard.charts import counted, histogram
 from service.dashboard.downloads import downloads
-from service.dashboard.phases import phase_views, phase_word
+from service.dashboard.phases import algorithm, phase_views, phase_word
 from service.dashboard.visiting import Visitor
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
@@ -183,7 +182,8 @@ def _graph_of(visitor: Visitor, record: JobRecord) -> GraphRecord | None:
 
 
 def _measured(visitor: Visitor, job_id: str) -> str:
-    return measured_in(_graph_of(visitor, record := visitor.job(job_id)), record.options)
+    record = visitor.job(job_id)
+    return measured_in(_graph_of(visitor, record), record.options)
 
 
 def eccentricities(visitor: Visitor, job_id: str) -> View:
@@ -238,11 +238,6 @@ def plan(shown: dict[str, Any]) -> View:
     return {**shown, "name": algorithm(shown["algorithm"]), "candidates": candidates}
 
 
-def algorithm(name: str) -> str:
-    """Return the display name of an algorithm."""
-    return ALGORITHMS[name].title if name in ALGORITHMS else name.replace("-", " ").capitalize()
-
-
 def kind(record: JobRecord) -> str:
     """Return a word for what a job makes; the empty text for a matrix of distances, which most jobs make.
 
@@ -263,9 +258,8 @@ def measured_in(graph: GraphRecord | None, options: View) -> str:
     semiring = SEMIRINGS.get(options.get("semiring") or MIN_PLUS)
     if semiring is None or not semiring.measures(weighted=weights["weighted"]):
         return ""
-    return measured(
-        facts.get("unit"), None if weights["length_of"] else weights["column"], weighted=weights["weighted"]
-    )
+    column = weights["column"] if weights["length_of"] is None else None
+    return measured(facts.get("unit"), column, weighted=weights["weighted"])
 
 
 def _graph_names(service: Service, owner: str | None) -> dict[str, str]:

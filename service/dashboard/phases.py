@@ -1,9 +1,10 @@
-"""The phases of a job as its page shows them."""
+"""The phases of a job, and its algorithm, as its page shows them."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from engine.model.algorithms import ALGORITHMS
 from service.jobs.phases import foretold
 from storage.jobs.store import RUNNING, SUCCESSFUL, JobRecord
 
@@ -24,6 +25,11 @@ _WORDS: Final = {
 def phase_word(name: str) -> str:
     """Return the display name of a phase."""
     return _WORDS.get(name, name)
+
+
+def algorithm(name: str) -> str:
+    """Return the display name of an algorithm."""
+    return ALGORITHMS[name].title if name in ALGORITHMS else name.replace("-", " ").capitalize()
 
 
 def phase_views(record: JobRecord) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.dashboard.page_data import algorithm, kind, measured_in
+from service.dashboard.page_data import kind, measured_in
+from service.dashboard.phases import algorithm
 from storage.jobs.store import GraphRecord, JobStore
 from storage.semirings import MIN_PLUS, SEMIRINGS
 

@@ -223,11 +223,9 @@ class CompiledKernel:
     def _places(self) -> tuple[Path, ...]:
         """Return the folders in which to look for files; if any of them can be written, the first one can."""
         if self._folders is None:
-            from numba.core import caching
-
             beside = Path(inspect.getfile(self.function)).absolute().parent / BESIDE
             try:
-                own = Path(caching.CompileResultCacheImpl(self.function).locator.get_cache_path())
+                own = Path(_locating()(self.function).locator.get_cache_path())
                 self._folders, self._writes = tuple(dict.fromkeys((own, beside))), True
             except (RuntimeError, OSError):
                 self._folders = (beside,)
@@ -253,6 +251,21 @@ class CompiledKernel:
         """Do nothing, because the files are always used."""
 
     disable = flush = enable
+
+
+def _locating() -> Any:
+    """Return numba's class that finds the folder of a kernel, without the user's caches if the user has no home.
+
+    numba would then make a folder called ``~`` wherever the program runs, and the next process would not find it.
+    """
+    from numba.core.caching import CompileResultCacheImpl
+    from numba.misc.appdirs import AppDirs
+
+    if Path(AppDirs(appname="numba", appauthor=False).user_cache_dir).is_absolute():
+        return CompileResultCacheImpl
+    below_home = ("UserWideCacheLocator", "ZipCacheLocator")
+    others = [one for one in CompileResultCacheImpl._locator_classes if not one.__name__.endswith(below_home)]
+    return type("HomelessCacheImpl", (CompileResultCacheImpl,), {"_locator_classes": others})
 
 
 def is_loaded(package: str) -> bool:

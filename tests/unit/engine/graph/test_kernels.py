@@ -261,6 +261,23 @@ def test_where_nothing_can_be_written_kernels_are_compiled_in_each_process(tmp_p
         assert found.endswith("False"), "which is said where people wait for it"
 
 
+def test_without_a_folder_of_caches_none_is_made_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """numba takes ``~/.cache`` as it stands for a user without a home, and an empty XDG_CACHE_HOME for a folder."""
+    program, here = tmp_path / "program", tmp_path / "here"
+    program.mkdir()
+    here.mkdir()
+    tells = "    from engine.model.progress import kernels_are_kept\n    print(kernels_are_kept())\n"
+    (program / "own_kernels.py").write_text(KERNEL + tells)
+    (program / "__pycache__").write_text("")
+    monkeypatch.chdir(here)
+    found = run(program, XDG_CACHE_HOME="")
+    assert found.startswith(COMPILED)
+    assert found.endswith("False")
+    assert list(here.iterdir()) == []
+
+
 def test_a_full_disk_does_not_end_a_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device")

@@ -10,7 +10,7 @@ from typing import Any
 from service.units import format_seconds
 from service.views.matrix_summary import shown_facts
 from storage.counted import counted
-from storage.graph.units import measured, said_unit
+from storage.graph.units import measured_by
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,13 @@ class ResultView:
 
     @property
     def unit(self) -> str:
-        """The unit of the distances: ``weight``, or ``hops`` where the graph has no weights."""
+        """The unit of the distances; ``weight`` if it is not known, and ``hops`` if distances count arcs."""
         return str(self.facts["unit"])
 
     @property
     def measured(self) -> str:
         """The text that web pages show after distances: the unit, else the weight column, else ``arcs`` or nothing."""
-        column = self.facts.get("weight_column")  # services of earlier versions do not send it
-        return measured(said_unit(self.unit), column, weighted=self.unit != "hops")
+        return measured_by(self.facts)
 
     def summary(self) -> dict[str, Any]:
         """Return the summary: numbers of pairs and of reached pairs, mean, diameter, radius, histogram."""
@@ -141,7 +140,7 @@ class ResultView:
             if rows is None
             else ("table", counted(rows, "rows")),
             ("graph", "directed" if self.directed else "undirected"),
-            ("unit", self.measured or self.unit),
+            *([("unit", self.measured)] if self.measured else []),
         ]
         shown += shown_facts(self.summary())
         return table(f"Distances, job {self.job}", shown)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from service.jobs.points import PointSnapper
 from storage.errors import InvalidRequest
+from storage.graph.units import HOPS
 from storage.matrix.reader import open_matrix
 from storage.matrix.sealed import SealedResult
 from storage.prepared.reader import PreparedStore
@@ -67,8 +68,8 @@ class ResultReader:
     @property
     def unit(self) -> str | None:
         """The unit of the distances, ``arcs`` if the distances count arcs; None if it is not known."""
-        counted = "arcs" if self.matrix.attributes.get("unit") == "hops" else None
-        unit: str | None = self.matrix.unit or counted
+        counts = self.matrix.attributes.get("unit") == HOPS and self.matrix.semiring == MIN_PLUS
+        unit: str | None = self.matrix.unit or ("arcs" if counts else None)
         return unit
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from storage.errors import InvalidRequest
+from storage.semirings import SEMIRINGS, semiring_of
 
 #: What the attribute ``unit`` of a store says if no unit is known: for graphs with weights, and for those without.
 WEIGHT: Final = "weight"
@@ -45,6 +47,20 @@ def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> 
     if not weighted:
         return "arcs"
     return said_unit(unit) or ("" if column is None or column.isdigit() or column.casefold() in _PLAIN else column)
+
+
+def measured_by(facts: Mapping[str, Any]) -> str:
+    """Return what the values of a store measure, as :func:`measured` says it; empty for values that measure nothing.
+
+    Stores of earlier versions say ``hops`` also of widths and heights of graphs without weights, which count no arcs.
+
+    Args:
+        facts: the attributes of the store: ``unit`` and, if they are there, ``weight_column`` and ``semiring``.
+    """
+    semiring, weighted = SEMIRINGS.get(semiring_of(facts)), facts.get("unit") != HOPS
+    if semiring is None or not semiring.measures(weighted=weighted):
+        return ""
+    return measured(said_unit(facts.get("unit")), facts.get("weight_column"), weighted=weighted)
 
 
 def measured_words(unit: str | None, shown: str) -> str:

@@ -20,7 +20,7 @@ from storage.arguments import check_index_array, check_label, check_whole
 from storage.errors import NotFound, StorageFailed
 from storage.geography.coordinates import GROUP, Coordinates, assembled
 from storage.graph.graph import Graph, index_of
-from storage.graph.units import measured, said_unit
+from storage.graph.units import measured_by, said_unit
 from storage.matrix.format import (
     DISTANCES,
     ROOT_DOCUMENT,
@@ -341,8 +341,7 @@ class SealedResult(SealedFolder, ABC):
     @property
     def measured(self) -> str:
         """A word for what distances measure: the unit, the column of the weights, or ``arcs``; empty if not known."""
-        about = self.attributes
-        return measured(self.unit, about.get("weight_column"), weighted=about.get("unit") != "hops")
+        return measured_by(self.attributes)
 
     @cached_property
     def _graph(self) -> Graph:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.units import format_seconds
 from storage.errors import StorageFailed
-from storage.graph.units import measured, said_unit
+from storage.graph.units import measured, measured_by, said_unit
 
 if TYPE_CHECKING:
     from storage.graph.graph import Graph
@@ -57,10 +57,9 @@ def unit_of_facts(facts: Mapping[str, Any]) -> str | None:
     """Return the text that says what the distances of a store measure; see :func:`shown_unit`.
 
     Args:
-        facts: the attributes of the store: ``unit`` and, if there is one, ``weight_column``.
+        facts: the attributes of the store, as ``storage.graph.units.measured_by`` takes them.
     """
-    unit = said_unit(facts["unit"])
-    return shown_unit(unit, measured(unit, facts.get("weight_column"), weighted=facts["unit"] != "hops"))
+    return shown_unit(said_unit(facts["unit"]), measured_by(facts))
 
 
 def emit_done(place: object, seconds: Mapping[str, float], lines: Iterable[str]) -> None:

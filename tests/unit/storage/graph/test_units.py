@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import sys
 from dataclasses import replace
@@ -13,9 +14,11 @@ import pytest
 
 import apsp
 from service.cli import main
+from service.client.displays import ResultView
+from service.jobs.results import ResultReader
 from storage.errors import InvalidRequest
 from storage.graph.graph import load_graph, save_graph
-from storage.graph.units import measured, measured_words, unit_metadata
+from storage.graph.units import measured, measured_by, measured_words, unit_metadata
 from storage.readers import read_graph
 
 NODES = "id,lon,lat\n" + "".join(f"{name},24.9{i},60.1{i}\n" for i, name in enumerate("abcd"))
@@ -184,6 +187,28 @@ def test_widths_of_arcs_without_weights_count_no_arcs(graph: list[str]):
     run("solve", *graph, "--unweighted", "--parallel", "greatest", "--semiring", "max-min", "--out", "w.zarr")
     with apsp.open("w.zarr", semiring="max-min") as result:
         assert (result.unit, result.measured) == (None, "")
+        result.attributes["unit"] = "hops"  # as earlier versions wrote it
+        assert (result.unit, result.measured, ResultReader(result).unit) == (None, "", None)
+
+
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({"unit": "hops"}, "arcs"),
+        ({"unit": "hops", "semiring": "min-plus"}, "arcs"),
+        ({"unit": "hops", "semiring": "min-max"}, ""),
+        ({"unit": "weight", "semiring": "max-min", "weight_column": "gbits"}, "gbits"),
+        ({"unit": "Gbit/s", "semiring": "max-min", "weight_column": "gbits"}, "Gbit/s"),
+        ({"unit": "weight", "semiring": "max-times", "weight_column": "share"}, ""),
+        ({"unit": "weight", "semiring": "of a later version", "weight_column": "share"}, ""),
+        ({"unit": "weight", "weight_column": None}, ""),
+    ],
+)
+def test_what_values_of_a_store_measure(facts: dict[str, str | None], shown: str):
+    assert measured_by(facts) == shown
+    given = {"job": "j", "shape": [2, 2], "dtype": "int32", "directed": True, "summary": {"rows": 2}, **facts}
+    found = re.findall("<th.*?>unit</th><td.*?>(.*?)</td>", ResultView(given)._repr_html_())
+    assert found == [shown] * bool(shown), "in a notebook"
 
 
 def test_values_of_other_semirings_are_no_distances(graph: list[str]):

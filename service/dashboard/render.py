@@ -96,7 +96,7 @@ def environment() -> Environment:
         "number": _number, "about": _about, "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment,
         "percent": _percent,
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
-        "quoted": _quoted, "spoken": _spoken, "field": _field,
+        "quoted": _quoted, "listable": _listable, "spoken": _spoken, "field": _field,
     }  # fmt: skip
     # Imported here, because it imports NumPy, which would slow the start of the process.
     from storage.readers import FORMATS
@@ -161,6 +161,12 @@ def _percent(share: float) -> str:
 
 
 def _quoted(name: object) -> str:
-    """Return a vertex as it is written in a list of vertices: in quotes if it contains a comma or a quote."""
+    """Return a vertex as it is written in a list of vertices: in quotes if it holds a comma, a quote or a new line."""
     text = str(name)
-    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
+
+
+def _listable(name: object) -> bool:
+    """Return whether a list of vertices can name a vertex; blanks at the ends of a name would be lost."""
+    text = str(name)
+    return text == text.strip() and text != ""

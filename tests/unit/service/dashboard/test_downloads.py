@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import polars as pl
 import pytest
@@ -70,6 +71,20 @@ def test_every_link_gives_its_table(client: TestClient, service: Service, bench:
     row = found[next(iter(found))]
     assert dict(zip(row["target"], row["distance"], strict=True)) == {"a": 6, "b,c": 0, "d": 2, 'e"f': None}
     assert len(offered(client, f"/jobs/{job}?source=nobody&target=d")) == 3, "a name that is no vertex has no row"
+
+
+@pytest.mark.usefixtures("all_fit")
+def test_a_link_never_gives_the_row_of_another_vertex(client: TestClient, service: Service, bench: Bench):
+    """Lists of vertices drop blanks around names, so the row of ``a`` would be taken for that of ``a`` and a blank."""
+    names = ["a", "a ", "b\nc", "d\re"]
+    graph, _ = build_graph([0, 1, 2, 3], [1, 2, 3, 0], [5, 3, 4, 1], labels=names, directed=True)
+    job, _ = give(service, bench, log_in(client, service), bench.solved(graph, "int32")[0])
+    for name in names:
+        page = f"/jobs/{job}?{urlencode({'source': name, 'target': 'a'})}"
+        rows = [table for address, table in offered(client, page).items() if "sources=" in address]
+        assert len(rows) == (0 if name == "a " else 3), name
+        assert [table["source"].unique().to_list() for table in rows] == [[name]] * len(rows)
+        assert f"<code>{name}</code>" in client.get(page).text
 
 
 @pytest.mark.usefixtures("all_fit")

@@ -46,13 +46,18 @@ def took(words: list[str], program: Path, **environ: str) -> tuple[float, float]
         words: the words after ``apsp``.
         program: the folder with its packages, of this commit or an older one.
         environ: further variables of the environment.
+
+    Raises:
+        RuntimeError: the command ended with a fault, whose time would say nothing.
     """
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     environment = {**kept, **environ}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-c", ENTRY, *words]
-    subprocess.run(command, cwd=program, env=environment, capture_output=True, check=False)
+    done = subprocess.run(command, cwd=program, env=environment, capture_output=True, text=True, check=False)
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode not in (0, 2):  # 2: there is no such file
+        raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}: {done.stderr[-2000:]}")
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 

@@ -116,7 +116,8 @@ def _working_path(address: str, work: Path | None) -> Path:
     caches = cache_folder()
     if work is None and caches is None:
         raise NotFound(
-            "this user has no home, so there is no folder to work in: name one with --work or XDG_CACHE_HOME"
+            "this user has no home, so there is no folder to work in: name one with XDG_CACHE_HOME, or with --work "
+            "where the command has it"
         )
     base = work or cast(Path, caches) / "work"
     folder = base / hashlib.sha256(address.rstrip("/").encode()).hexdigest()[:16]
@@ -124,5 +125,6 @@ def _working_path(address: str, work: Path | None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         failed = failure("work in", folder, error)
-        raise type(failed)(f"{failed}; --work or XDG_CACHE_HOME may name another folder") from error
+        other = "XDG_CACHE_HOME may name another folder, and --work where the command has it"
+        raise type(failed)(f"{failed}; {other}") from error
     return folder / "matrix.zarr"

@@ -81,7 +81,7 @@ def test_scopes(client: TestClient, service: Service):
 JOB_PATHS = (
     "", "/results", "/summary", "/histogram", "/distance?source=10&target=20", "/rows?sources=10",
     "/columns?targets=10", "/path?source=10&target=20", "/nearest?source=10", "/zarr/zarr.json",
-    "/zarr/distances/c/0/0",
+    "/zarr/distances/c/0/0", "/rows?all=true",
 )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ GETS = (
     "columns?targets=30", "columns?targets=40,10&format=csv", "columns?targets=5", "sample", "sample?size=2",
     "sample?row=1&rows=2&column=3", "sample?row=9", "eccentricities", "eccentricities?size=2",
     f"rows?sources={','.join(['10'] * 17)}", "distance?source=10", "distance?source=10&target=nobody",
+    "rows?all=true", "rows?all=true&format=arrow", "rows?all=true&targets=40&format=npy", "rows?all=true&sources=10",
 )  # fmt: skip
 POSTS = (
     ("distances", {"pairs": [[10, 30], [10, 40], ["40", 10], [10, 10]]}),

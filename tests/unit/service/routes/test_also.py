@@ -157,6 +157,12 @@ def test_tables_have_a_column_for_each_quantity(service: TestClient, settings: S
         service.post(f"/v1/jobs/{job}/submatrix", json=body, params={"format": "csv"}), 413, "limit-exceeded"
     )
     assert "100 entries" in refused["detail"]
+    for kind in ("csv", "parquet", "arrow"):
+        every = problem(
+            service.get(f"/v1/jobs/{job}/rows", params={"all": True, "format": kind}), 413, "limit-exceeded"
+        )
+        assert every["detail"] == refused["detail"]
+    assert len(service.get(f"/v1/jobs/{job}/rows", params={"all": True}).json()["distances"]) == 5
     assert len(service.post(f"/v1/jobs/{job}/submatrix", json=body).json()["distances"]) == 5
 
 

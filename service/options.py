@@ -6,12 +6,9 @@ of algorithms come from ``engine.model.algorithms``; the client works without th
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
-from storage.errors import InvalidRequest
 from storage.options import Option, ReadingOptions
 from storage.semirings import MIN_PLUS, SemiringName
 
@@ -378,20 +375,3 @@ class NearOptions(TypedDict, total=False):
     targets: Annotated[Vertices, Option("Only these targets, named in the same way.", metavar="LIST|FILE|-")]
     memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
-
-
-def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[str]:
-    """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
-    comma.
-
-    Blanks around names and empty names are dropped.  Raises InvalidRequest, naming ``field``, if no name of a ``kind``
-    is left or the quotes do not match.
-    """
-    try:
-        rows = list(csv.reader(texts, strict=True, skipinitialspace=True))
-    except csv.Error as error:
-        raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
-    names = [name.strip() for row in rows for name in row if name.strip()]
-    if not names:
-        raise InvalidRequest(f"{field} names no {kind}", field=field)
-    return names

@@ -12,7 +12,7 @@ from service.cli.arguments import MapOptions
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import at_points, store_folder
 from service.jobs.results import ResultReader
-from service.options import split_names
+from service.name_lists import split_names
 from service.views.pictures.network_map import SCHEMES, NetworkMap, draw_map
 from storage.counted import counted
 from storage.errors import InvalidRequest

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from service.cli.arguments import GraphFile, Json, with_options
-from service.options import JobOptions, split_names
+from service.name_lists import split_names
+from service.options import JobOptions
 from storage.options import ReadingOptions
 
 Server = Annotated[

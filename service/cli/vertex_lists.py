@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from service.options import split_names
+from service.name_lists import split_names
 from storage.errors import InvalidRequest, NotFound
 from storage.geography.tables import has_points
 from storage.graph.graph import Graph, index_of

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from engine.model.algorithms import ALGORITHMS
 from service.api.fault import Fault, fault_of
 from service.api.schemas.jobs import JobRequest
-from service.options import ClientOptions, Numbers, Size, Vertices, Words, split_names
+from service.name_lists import split_names
+from service.options import ClientOptions, Numbers, Size, Vertices, Words
 from service.pool.tabled import TAKES
 from service.units import parse_size
 from storage.errors import InvalidRequest

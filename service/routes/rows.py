@@ -15,7 +15,7 @@ from service.api.schemas.wire import SnapLimit, plain
 from service.http.bodies import BodyRoute
 from service.http.etags import Tagged
 from service.http.parameters import known_parameters
-from service.options import split_names
+from service.name_lists import split_names
 from service.settings import variable
 from service.state import OpenedValues, Service, Shared
 from service.views.media_types import MEDIA_TYPES, choose_format, unit_headers

@@ -20,7 +20,7 @@ from service.http import cursors
 from service.http.etags import TAGGED, Tagged
 from service.http.parameters import known_parameters
 from service.http.upload import check_headers, receive
-from service.options import split_names
+from service.name_lists import split_names
 from service.pool.tasks import read_table_upload
 from service.settings import Settings, variable
 from service.state import KnownAsker, OpenedTable, ReadPermit, Shared

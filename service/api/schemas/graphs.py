@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import BaseModel, Field, create_model
 
 from service.api.schemas.wire import LONGEST_NAME, MOST_QUANTITIES, Wire, members_of, moment
-from service.options import split_names
+from service.name_lists import split_names
 from storage.errors import InvalidRequest
 from storage.jobs.store import GraphRecord
 from storage.options import ReadingOptions

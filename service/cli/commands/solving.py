@@ -19,7 +19,8 @@ from service.cli.commands.output import emit, emit_done, emit_json, number, tabl
 from service.cli.commands.showing import show_refusal, summary_lines, table_of
 from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
-from service.options import AlsoOptions, BulkOptions, LocalOptions, SolveOptions, split_names
+from service.name_lists import split_names
+from service.options import AlsoOptions, BulkOptions, LocalOptions, SolveOptions
 from service.units import format_bytes, format_seconds, parse_size
 from service.views.graph_summary import graph_facts
 from storage.counted import counted

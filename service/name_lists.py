@@ -1,0 +1,34 @@
+"""Reads lists of names with commas, as the command line, the API and the page take them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from storage.errors import InvalidRequest
+
+#: One name and the comma after it: the name within double quotes, or else without them.
+_NAME: Final = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,]*))(?:,|\Z)')
+
+
+def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[str]:
+    """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
+    comma or begins or ends with a blank.
+
+    Other blanks around names, and empty names, are dropped.  Raises InvalidRequest, naming ``field``, if no name of a
+    ``kind`` is left or the quotes of a text do not match.
+    """
+    names = []
+    for text in texts:
+        try:
+            list(csv.reader([text], strict=True, skipinitialspace=True))
+        except csv.Error as error:
+            raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
+        # the module does not tell which names are in quotes
+        found = (quoted.replace('""', '"') or plain.strip() for quoted, plain in _NAME.findall(text))
+        names += [name for name in found if name.strip()]
+    if not names:
+        raise InvalidRequest(f"{field} names no {kind}", field=field)
+    return names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -58,6 +58,7 @@ class PassingTask:
         flows: float64: what each listed target keeps, more than 0.
         ends: whether to count the flow that begins and ends at each vertex.
         arcs: whether to count the flow over each arc.
+        times: float64, shape (sources,): by which number all flow of each source is multiplied; empty for 1.
     """
 
     sources: Indices
@@ -68,6 +69,11 @@ class PassingTask:
     flows: Floats
     ends: bool
     arcs: bool
+    times: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def factors(self) -> Floats:
+        """Return by which number all flow of each source is multiplied."""
+        return self.times if len(self.times) else np.ones(len(self.sources))
 
     def sums(self, arcs: int) -> tuple[Floats, ...]:
         """Return zeros for the sums of one thread: flow through vertices, beginning there, ending there, over arcs."""
@@ -211,7 +217,7 @@ class PassingSearches:
     def _worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
         """Return the function with which a thread searches from some sources and adds what it counts to ``sums``."""
         arcs, task, space, out = self._arcs, self._task, self._space(), (*sums, self._lengths)
-        listed = task.sources, task.own, task.first, task.targets, task.flows
+        listed = task.sources, task.own, task.first, task.targets, task.flows, task.factors()
 
         def search(rows: Indices) -> int:
             given = listed, rows, task.kept, space[0], out
@@ -228,7 +234,7 @@ class PassingSearches:
         if count < FEW_ROWS or len(task.first) or arcs.longest > RowPasses.LONGEST:
             return None
         if self._rows is None:
-            self._rows = RowPasses(arcs, (task.sources, task.own), task.kept)
+            self._rows = RowPasses(arcs, (task.sources, task.own, task.factors()), task.kept)
         return self._rows
 
 

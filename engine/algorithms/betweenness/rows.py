@@ -33,7 +33,8 @@ class RowPasses:
 
     Args:
         arcs: the arcs; distances over them are whole numbers up to ``LONGEST``.
-        sources: the sources, int64, and for each source the vertex at which none of its flow ends, or -1.
+        sources: the sources, int64; for each source the vertex at which none of its flow ends, or -1; and by which
+            number all flow of the source is multiplied, float64.
         kept: float64, shape (n,): the flow from every source that ends at each vertex, see
             :class:`engine.algorithms.betweenness.passing.PassingTask`.
     """
@@ -41,7 +42,7 @@ class RowPasses:
     #: The largest distance that a row may hold.
     LONGEST: ClassVar[float] = WORK_TYPES["int32"].largest
 
-    def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices], kept: Floats) -> None:
+    def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices, Floats], kept: Floats) -> None:
         self._sources, self._kept, self._unit = sources, kept, len(arcs.weights) == 0
         self._kind = WORK_TYPES["uint16" if arcs.longest <= WORK_TYPES["uint16"].largest else "int32"]
         weights = np.ones(len(arcs.heads), np.int32) if self._unit else arcs.weights

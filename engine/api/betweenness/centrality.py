@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from engine.algorithms.betweenness.passing import PassingTask
-from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, check_options
+from engine.algorithms.betweenness.folding import Fold, fold_trees
+from engine.algorithms.betweenness.passing import Passed, PassingTask
+from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, Unfolded, check_options
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.problem import Options, given_options
@@ -93,24 +94,36 @@ class Centrality:
         if arcs and endpoints:
             raise InvalidRequest("endpoints belong to the betweenness of vertices, and arcs were asked for", field="of")
         self._graph, self._arcs, self._normalized, self._endpoints = graph, arcs, normalized, endpoints
-        passage = self._passage = Passage(graph, decimal=decimal)
-        asked = Rectangle.of(options, graph.n)
+        self._asked, self._decimal = Rectangle.of(options, graph.n), decimal
+        self._fold: Fold | None = None
+        if options.device != "cuda" and options.sources is None and options.targets is None:
+            self._fold = fold_trees(graph, decimal=decimal, arcs=arcs)
+        if self._fold is None:
+            self._run = PassageRun(*self._whole(), options)
+        else:
+            self._run = PassageRun(*self._folded(self._fold), options, Unfolded(self._fold, self._whole))
+
+    def _whole(self) -> tuple[Passage, PassingTask]:
+        """Return the whole graph, and the sources and targets in it."""
+        passage = self._passage = Passage(self._graph, decimal=self._decimal)
         kept = np.zeros(passage.size)
-        kept[passage.arrivals(asked.columns)] = 1.0
-        rows = np.sort(passage.starts(asked.rows))  # searches from adjacent numbers visit much the same vertices
+        kept[passage.arrivals(self._asked.columns)] = 1.0
+        rows = np.sort(passage.starts(self._asked.rows))  # searches from adjacent numbers visit much the same vertices
         vertices = np.empty(passage.size, np.int64)
         vertices[passage.arcs.rank] = np.arange(passage.size)
-        task = PassingTask(
-            rows,
-            passage.arrivals(vertices[rows]).astype(np.int64),
-            kept,
-            np.zeros(0, np.int64),
-            np.zeros(0, np.int32),
-            np.zeros(0),
-            ends=endpoints,
-            arcs=arcs,
-        )
-        self._run = PassageRun(passage, task, options)
+        own = passage.arrivals(vertices[rows]).astype(np.int64)
+        return passage, _task(rows, own, kept, ends=self._endpoints, arcs=self._arcs)
+
+    def _folded(self, fold: Fold) -> tuple[Passage, PassingTask]:
+        """Return the core of the graph, and all its vertices as sources and targets, each for all that it stands for.
+
+        Ends of paths are not counted here: in an undirected graph every vertex is an end of a path from each other
+        vertex of its component, and to it.
+        """
+        passage = self._core = Passage(fold.core, decimal=self._decimal)
+        rows, kept = np.arange(passage.size), np.empty(passage.size)
+        kept[passage.arcs.rank] = fold.folded
+        return passage, _task(rows, rows, kept, ends=False, arcs=self._arcs, times=kept)
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
         """Predict memory and time; ``monitor`` receives the progress of compiling, and is asked whether to stop."""
@@ -133,20 +146,36 @@ class Centrality:
             SolveFailed: two vertices have too many shortest paths for float64.
         """
         passed, plan, seconds = self._run.run(monitor)
-        graph, passage = self._graph, self._passage
+        graph, values = self._graph, self._sums(passed, folded=plan.device == "cpu")
         if not self._arcs:
-            values = passage.by_vertex(passed.vertices)
-            if self._endpoints:
-                values += passage.by_vertex(passed.begins) + passage.by_vertex(passed.ends)
             found = np.arange(graph.n)
             return BetweennessTable(graph.labels, found, None, values * self.scale, plan, seconds)
         tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
-        values = passage.by_arc(passed.over)
         if not graph.directed:
             # arcs are sorted by tail and head; if they are sorted by head and tail, the reverse of arc i is at index i
             values = (values + values[np.lexsort((tails, heads))])[tails < heads]
             tails, heads = tails[tails < heads], heads[tails < heads]
         return BetweennessTable(graph.labels, tails, heads, values * self.scale, plan, seconds)
+
+    def _sums(self, passed: Passed, *, folded: bool) -> Floats:
+        """Return the sums over ordered pairs for each vertex, or each arc, of the graph.
+
+        Args:
+            passed: what the searches have counted.
+            folded: whether they were made in the core, if the trees of the graph can be folded.
+        """
+        if self._fold is not None and folded:
+            fold, core = self._fold, self._core
+            if self._arcs:
+                return fold.by_arc(core.by_arc(passed.over))
+            return fold.by_vertex(core.by_vertex(passed.vertices)) + 2.0 * self._endpoints * fold.others
+        passage = self._passage
+        if self._arcs:
+            return passage.by_arc(passed.over)
+        values = passage.by_vertex(passed.vertices)
+        if self._endpoints:
+            values += passage.by_vertex(passed.begins) + passage.by_vertex(passed.ends)
+        return values
 
     @property
     def scale(self) -> float:
@@ -161,6 +190,23 @@ class Centrality:
         if self._normalized:
             return 1 / (n * (n - 1))
         return 1.0 if self._graph.directed else 0.5
+
+
+def _task(
+    rows: Indices, own: Indices, kept: Floats, *, ends: bool, arcs: bool, times: Floats | None = None
+) -> PassingTask:
+    none = np.zeros(0)
+    return PassingTask(
+        rows,
+        own,
+        kept,
+        none.astype(np.int64),
+        none.astype(np.int32),
+        none,
+        ends=ends,
+        arcs=arcs,
+        times=none if times is None else times,
+    )
 
 
 def betweenness(

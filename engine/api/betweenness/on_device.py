@@ -78,6 +78,11 @@ class DevicePassing:
         )
         self._solved: Plan | None = None
 
+    @property
+    def sources(self) -> int:
+        """The number of sources."""
+        return len(self._task.sources)
+
     def make_plan(self, monitor: Monitor | None = None) -> Plan:
         """Plan the rows; ``seconds`` of the plan include finding the rows and counting the paths.
 

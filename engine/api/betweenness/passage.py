@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.betweenness.folding import VERTEX_BYTES, Fold
 from engine.algorithms.betweenness.numbering import PathArcs, number_arcs
 from engine.algorithms.betweenness.passing import Passed, PassingSearches, PassingTask, thread_bytes
 from engine.devices.cpu.team import Team
@@ -132,6 +134,30 @@ class Passage:
         return f"Dijkstra in whole numbers{decimals}: lengths are exact"
 
 
+@dataclass(frozen=True, eq=False)
+class Unfolded:
+    """The graph to which a core belongs.
+
+    Attributes:
+        fold: the graph, its core, and what was folded.
+        make: makes the whole graph and the task in it, for a GPU, which does not multiply the flow of a source.
+    """
+
+    fold: Fold
+    make: Callable[[], tuple[Passage, PassingTask]]
+
+    def words(self) -> str:
+        """Return what was folded, in words."""
+        return f"; trees are folded: {self.fold.graph.n - self.fold.core.n:,} of {self.fold.graph.n:,} vertices"
+
+    def bytes(self) -> int:
+        """Estimate the bytes of memory that the whole graph and the fold take."""
+        fold = self.fold
+        return (
+            VERTEX_BYTES * fold.graph.n + 16 * (fold.graph.n + fold.graph.arcs) + 8 * (len(fold.over) + fold.core.arcs)
+        )
+
+
 class PassageRun:
     """A request for searches: :meth:`make_plan` predicts them, :meth:`run` carries them out.
 
@@ -141,13 +167,15 @@ class PassageRun:
         passage: the graph.
         task: the sources and targets of the paths.
         options: memory and threads, device and its memory.
+        unfolded: the whole graph, if ``passage`` is the core of it; None if it is the whole graph.
 
     Raises:
         InvalidRequest: the options demand a GPU, and there is none, or it cannot count the paths of this graph.
         DoesNotFit: memory is too small.
     """
 
-    def __init__(self, passage: Passage, task: PassingTask, options: Options) -> None:
+    def __init__(self, passage: Passage, task: PassingTask, options: Options, unfolded: Unfolded | None = None) -> None:
+        self._unfolded = unfolded
         self._passage, self._task, self._options = passage, task, options
         self._searches = PassingSearches(passage.arcs, task)
         self._rows = len(task.sources)
@@ -162,8 +190,8 @@ class PassageRun:
         self._threads = max(1, min(machine.threads, self._rows))
         if options.device == "cuda":
             self._there = self._on_device(machine)
-        graph, each = passage.graph, thread_bytes(passage.size, len(passage.arcs.heads), task.ends, task.arcs)
-        fixed = 48 * (passage.size + len(passage.arcs.heads)) + 40 * len(task.targets) + 16 * (graph.n + graph.arcs)
+        each = thread_bytes(passage.size, len(passage.arcs.heads), task.ends, task.arcs)
+        fixed = _fixed_bytes(passage, task) + (unfolded.bytes() if unfolded else 0)
         here = 0 if self._there else each * self._threads
         self.memory = machine.resident + KERNELS + fixed + here
         if self.memory > machine.memory:
@@ -186,14 +214,15 @@ class PassageRun:
         seconds, tried = visits / self._machine.search_rate, 0
         if visits > LITTLE:
             seconds, tried = self._try(monitor)
-        return PathPlan(self._passage.search(), self._rows, self._threads, self.memory, seconds, tried)
+        search = self._passage.search() + (self._unfolded.words() if self._unfolded else "")
+        return PathPlan(search, self._rows, self._threads, self.memory, seconds, tried)
 
     def _plan_there(self, there: DevicePassing, monitor: Monitor | None) -> PathPlan:
         found = there.make_plan(monitor)
         words = f"paths counted on a GPU in rows of distances by {found.algorithm}: lengths are exact"
         taken = (found.device_memory or 0) + there.counting.bytes
         memory = max(self.memory, found.memory)
-        return PathPlan(words, self._rows, self._threads, memory, found.seconds, 0, "cuda", taken)
+        return PathPlan(words, there.sources, self._threads, memory, found.seconds, 0, "cuda", taken)
 
     def _leave_if_faster(self, here: PathPlan, monitor: Monitor | None) -> None:
         """Select a GPU if there is one whose predicted time is less than that of ``here``, the plan for processors."""
@@ -218,7 +247,13 @@ class PassageRun:
             raise InvalidRequest(f"device cuda was asked for, but {machine.no_cuda}", field="device")
         from engine.api.betweenness.on_device import DevicePassing
 
-        return DevicePassing(self._passage.arcs, self._passage.directed, self._task, self._options, machine.cuda)
+        passage, task = self._passage, self._task
+        if self._unfolded:
+            passage, task = self._unfolded.make()
+            self.memory = max(self.memory, machine.resident + KERNELS + _fixed_bytes(passage, task))
+            if self.memory > machine.memory:
+                raise _too_large(self.memory, machine, self._threads)
+        return DevicePassing(passage.arcs, passage.directed, task, self._options, machine.cuda)
 
     def _try(self, monitor: Monitor) -> tuple[float, int]:
         """Search from a few sources; return the predicted seconds for all sources, and the number of sources tried."""
@@ -289,6 +324,12 @@ def check_options(options: Options, *, device: bool = True) -> None:
             raise InvalidRequest(
                 f"demands are assigned on the processors of this machine, so {name} cannot be given", field=name
             )
+
+
+def _fixed_bytes(passage: Passage, task: PassingTask) -> int:
+    """Estimate the bytes of memory that a graph and a task take, however many threads there are."""
+    graph, arcs = passage.graph, len(passage.arcs.heads)
+    return 48 * (passage.size + arcs) + 40 * len(task.targets) + 16 * (graph.n + graph.arcs)
 
 
 def _too_large(needed: int, machine: Machine, threads: int) -> DoesNotFit:

@@ -25,7 +25,7 @@ TOLERANCE = 1e-6
 
 
 @njit(nogil=True, cache=True)
-def _collect_hops(arcs, order, state, wanted, vertices, over):  # type: ignore[no-untyped-def]
+def _collect_hops(arcs, order, state, wanted, times, vertices, over):  # type: ignore[no-untyped-def]
     """Add the flow that passes through vertices and over arcs, where every arc has the length 1.
 
     The source sends a flow to each vertex, split evenly over the shortest paths: the second half of Brandes' algorithm.
@@ -35,6 +35,7 @@ def _collect_hops(arcs, order, state, wanted, vertices, over):  # type: ignore[n
         order: the final vertices, the source first.
         state: ``dist``, ``sigma`` and ``coeff``, each of shape (n,).
         wanted: float64, shape (n,): the flow that ends at each vertex.
+        times: the number by which all of this flow is multiplied.
         vertices: float64, shape (n,); the flow through each vertex but the source is added.
         over: float64, shape (arcs,); the flow over each arc is added; empty if that is not wanted.
 
@@ -59,7 +60,7 @@ def _collect_hops(arcs, order, state, wanted, vertices, over):  # type: ignore[n
                 share = coeff[v]
                 total += share if dist[v] == following else 0.0
         passed = paths * total
-        coeff[u] = (wanted[u] + passed) / paths
+        coeff[u] = (times * wanted[u] + passed) / paths
         most = max(most, paths)
         if i > 0:
             vertices[u] += passed
@@ -67,7 +68,7 @@ def _collect_hops(arcs, order, state, wanted, vertices, over):  # type: ignore[n
 
 
 @njit(nogil=True, cache=True)
-def _collect_weighted(arcs, order, state, wanted, vertices, over):  # type: ignore[no-untyped-def]
+def _collect_weighted(arcs, order, state, wanted, times, vertices, over):  # type: ignore[no-untyped-def]
     """Add the flow as :func:`_collect_hops` does, for arcs with weights: ``arcs`` holds ``indptr, heads, weights``."""
     indptr, heads, weights = arcs
     dist, sigma, coeff = state
@@ -87,7 +88,7 @@ def _collect_weighted(arcs, order, state, wanted, vertices, over):  # type: igno
                 share = coeff[v]
                 total += share if dist[v] == length + weights[e] else 0.0
         passed = paths * total
-        coeff[u] = (wanted[u] + passed) / paths
+        coeff[u] = (times * wanted[u] + passed) / paths
         most = max(most, paths)
         if i > 0:
             vertices[u] += passed
@@ -97,7 +98,7 @@ def _collect_weighted(arcs, order, state, wanted, vertices, over):  # type: igno
 @njit(nogil=True, cache=True)
 def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
     """Set ``wanted``, the flow from source ``i`` that ends at each vertex; return at how many vertices, 0 for all."""
-    _, own, first, targets, flows = task
+    own, first, targets, flows = task[1], task[2], task[3], task[4]
     if len(first) == 0:
         if own[i] >= 0:
             wanted[own[i]] = 0.0
@@ -110,20 +111,22 @@ def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _arrived(order, wanted, ends):  # type: ignore[no-untyped-def]
-    """Return the flow that ends at the vertices in ``order``; add it to ``ends``, by vertex, unless that is empty."""
+def _arrived(order, wanted, times, ends):  # type: ignore[no-untyped-def]
+    """Return the flow that ends at the vertices in ``order``, ``times`` that in ``wanted``; add it to ``ends``, by
+    vertex, unless that is empty.
+    """
     total = 0.0
     for v in order:
-        total += wanted[v]
+        total += times * wanted[v]
         if len(ends):
-            ends[v] += wanted[v]
+            ends[v] += times * wanted[v]
     return total
 
 
 @njit(nogil=True, cache=True)
 def _finish(task, i, kept, wanted, dist, far, lengths):  # type: ignore[no-untyped-def]
     """Undo :func:`_begin`, and write the distances of listed targets to ``lengths``, +inf where there is no path."""
-    _, own, first, targets, _ = task
+    own, first, targets = task[1], task[2], task[3]
     if len(first) == 0:
         if own[i] >= 0:
             wanted[own[i]] = kept[own[i]]
@@ -156,7 +159,8 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
         arcs: ``indptr``, ``heads``.
         task: the sources, int64, shape (sources,); for each source the vertex that keeps nothing of its flow, -1 for
             none; where the targets of each source begin, int64, shape (sources + 1,), empty if ``kept`` holds for all
-            sources; these targets, int32, and their flows, float64, which are not 0.
+            sources; these targets, int32, and their flows, float64, which are not 0; and by which number all flow of
+            each source is multiplied, float64, shape (sources,).
         rows: int64: the indices of these sources in ``task``.
         kept: float64, shape (n,): the flow from every source that ends at each vertex; 0 where targets are listed.
         space: ``dist``, ``sigma``, ``coeff``, ``order`` and ``wanted``, which equals ``kept``, of this thread.
@@ -170,12 +174,12 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out
     for i in rows:
-        source = task[0][i]
+        source, times = task[0][i], task[5][i]
         left = _begin(task, i, wanted)
         count = count_hops(arcs, source, wanted, left, (dist, sigma, order))
         found = order[:count]
-        passed, most = _collect_hops(arcs, found, (dist, sigma, coeff), wanted, vertices, over)
-        arrived = _arrived(found, wanted, ends) - wanted[source]
+        passed, most = _collect_hops(arcs, found, (dist, sigma, coeff), wanted, times, vertices, over)
+        arrived = _arrived(found, wanted, times, ends) - times * wanted[source]
         if len(begins):
             begins[source] += arrived
         _finish(task, i, kept, wanted, dist, -1, lengths)
@@ -198,14 +202,14 @@ def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out
     for i in rows:
-        source = task[0][i]
+        source, times = task[0][i], task[5][i]
         left = _begin(task, i, wanted)
         count = count_packed(arcs, source, wanted, left, (dist, sigma, order), heap_space)
         if count < 0:
             return ABSORBED
         found = order[:count]
-        passed, most = _collect_weighted(arcs[:3], found, (dist, sigma, coeff), wanted, vertices, over)
-        arrived = _arrived(found, wanted, ends) - wanted[source]
+        passed, most = _collect_weighted(arcs[:3], found, (dist, sigma, coeff), wanted, times, vertices, over)
+        arrived = _arrived(found, wanted, times, ends) - times * wanted[source]
         if len(begins):
             begins[source] += arrived
         _finish(task, i, kept, wanted, dist, arcs[3], lengths)
@@ -225,14 +229,14 @@ def pass_wide(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[n
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out
     for i in rows:
-        source = task[0][i]
+        source, times = task[0][i], task[5][i]
         left = _begin(task, i, wanted)
         count = count_wide(arcs, source, wanted, left, (dist, sigma, order), heap_space)
         if count < 0:
             return ABSORBED
         found = order[:count]
-        passed, most = _collect_weighted(arcs[:3], found, (dist, sigma, coeff), wanted, vertices, over)
-        arrived = _arrived(found, wanted, ends) - wanted[source]
+        passed, most = _collect_weighted(arcs[:3], found, (dist, sigma, coeff), wanted, times, vertices, over)
+        arrived = _arrived(found, wanted, times, ends) - times * wanted[source]
         if len(begins):
             begins[source] += arrived
         _finish(task, i, kept, wanted, dist, arcs[3], lengths)

@@ -108,13 +108,14 @@ def _count(into, hops, levels, paths, here, there):  # type: ignore[no-untyped-d
 
 
 @njit(nogil=True, cache=True)
-def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[no-untyped-def]
+def _hand_back(arcs, hops, levels, paths, given, spaces, out):  # type: ignore[no-untyped-def]
     """Follow the paths from eight sources backwards, and add the flow through vertices and over arcs.
 
     Args:
         arcs: where the arcs out of each vertex begin, and their heads.
         hops, levels, paths: the hops, the vertices at each level, and the counts of paths, as in :func:`_count`.
-        wanted: float64, shape (n,): the flow from each source that ends at each vertex.
+        given: float64, shape (n,): the flow from each source that ends at each vertex; and, shape (LANES,), by which
+            number all flow of each source is multiplied.
         spaces: two buffers, float64, shape (n, LANES); they are all 0 before and after the call.
         out: three arrays, float64.  The flow through each vertex is added to the first one, shape (n,); the flow over
             each arc is added to the second one, shape (arcs,), unless it is empty; the third one, shape (LANES,),
@@ -123,14 +124,15 @@ def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[
     indptr, heads = arcs
     ends, listed = levels
     here, there = spaces
+    wanted, times = given
     vertices, over, passed = out
     for level in range(len(ends) - 2, -1, -1):
         for v in listed[ends[level] : ends[level + 1]]:
             place = (np.int64(v), np.int64(level), indptr[v], indptr[v + 1])
             if len(over):
-                total = hand_back_vertex(place, heads, (here, there, paths), hops, wanted[v], over)
+                total = hand_back_vertex(place, heads, (here, there, paths), hops, times, wanted[v], over)
             else:
-                total = hand_back_vertex(place, heads, (here, there, paths), hops, wanted[v], None)
+                total = hand_back_vertex(place, heads, (here, there, paths), hops, times, wanted[v], None)
             if level > 0:
                 vertices[v] += total
         if level == 0:
@@ -139,26 +141,28 @@ def _hand_back(arcs, hops, levels, paths, wanted, spaces, out):  # type: ignore[
                     if (
                         hops[v, k] == 0
                     ):  # the source: ``there`` is the flow that ends at it plus the flow that leaves it
-                        passed[k] = there[v, k] - wanted[v]
+                        passed[k] = there[v, k] - times[k] * wanted[v]
         _clear(here, listed[ends[level + 1] : ends[min(level + 2, len(ends) - 1)]])
         here, there = there, here
     _clear(here, listed[: ends[1]])
 
 
 @njit(nogil=True, cache=True)
-def _check(hops, most, passed, sources, wanted, begins, ends):  # type: ignore[no-untyped-def]
+def _check(hops, most, passed, sources, given, begins, ends):  # type: ignore[no-untyped-def]
     """Compare the flow that left each source with the flow that arrived, and return the verdict.
 
     Add the flow that arrived to ``begins`` and ``ends`` unless these are empty.
     """
+    wanted, times = given
     arrived = np.zeros(LANES)
     for v in range(len(hops)):
-        times = 0
+        here = 0.0
         for k in range(LANES):
-            arrived[k] += wanted[v] if hops[v, k] > 0 else 0.0
-            times += hops[v, k] > 0
+            part = times[k] if hops[v, k] > 0 else 0.0
+            arrived[k] += part * wanted[v]
+            here += part
         if len(ends):
-            ends[v] += times * wanted[v]
+            ends[v] += here * wanted[v]
     for k in range(LANES):
         if len(begins):
             begins[sources[k]] += arrived[k]
@@ -189,7 +193,7 @@ def pass_levels(both, task, rows, found, kept, space, out):  # type: ignore[no-u
     block, far = found
     alone, hops, paths, here, there, least, most, listed = space
     vertices, begins, ends, over = out
-    passed = np.zeros(LANES)
+    passed, times = np.zeros(LANES), np.zeros(LANES)
     at = 0
     while at < len(rows):
         count = min(LANES, len(rows) - at)
@@ -203,8 +207,9 @@ def pass_levels(both, task, rows, found, kept, space, out):  # type: ignore[no-u
             _list_levels(least, most, level_ends, listed)
             levels = (level_ends[:-1], listed)
             most_paths = _count((into[0], into[1]), hops, levels, paths, here, there)
-            _hand_back(arcs, hops, levels, paths, kept, (here, there), (vertices, over, passed))
-            said = _check(hops, most_paths, passed, task[0][rows[at : at + count]], kept, begins, ends)
+            times[:] = task[2][rows[at : at + count]]
+            _hand_back(arcs, hops, levels, paths, (kept, times), (here, there), (vertices, over, passed))
+            said = _check(hops, most_paths, passed, task[0][rows[at : at + count]], (kept, times), begins, ends)
         if said != DONE:
             return said
         at += count

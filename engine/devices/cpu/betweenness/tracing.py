@@ -104,12 +104,13 @@ def _trace(into, dist, order, source, paths, before, ends):  # type: ignore[no-u
 
 
 @njit(nogil=True, cache=True)
-def _hand_back(order, wanted, paths, before, ends, vertices, over):  # type: ignore[no-untyped-def]
+def _hand_back(order, wanted, times, paths, before, ends, vertices, over):  # type: ignore[no-untyped-def]
     """Follow the paths from one source backwards, and add the flow through vertices and over arcs.
 
     Args:
         order, paths, before, ends: the reached vertices, the counts of paths, and the tight arcs, from :func:`_trace`.
         wanted: float64, shape (n,): the flow from the source that ends at each vertex.
+        times: the number by which all of this flow is multiplied.
         vertices: float64, shape (n,); the flow through each vertex but the source is added to it.
         over: float64, shape (arcs,); the flow over each arc is added to it, unless it is empty.
 
@@ -121,7 +122,7 @@ def _hand_back(order, wanted, paths, before, ends, vertices, over):  # type: ign
         v = order[i]
         passed = paths[v, 1]
         vertices[v] += passed
-        share = (wanted[v] + passed) / paths[v, 0]
+        share = (times * wanted[v] + passed) / paths[v, 0]
         for k in range(ends[i - 1], ends[i]):
             u = listed[k]
             part = paths[u, 0] * share
@@ -139,8 +140,8 @@ def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-unt
 
     Args:
         into: the arcs into each vertex, as in :func:`_trace`.
-        task: two arrays over all sources: the vertex of each, int64; and one vertex to which the source sends nothing,
-            -1 for none.
+        task: three arrays over all sources: the vertex of each, int64; one vertex to which the source sends nothing,
+            -1 for none; and by which number all flow of the source is multiplied, float64.
         rows: int64: the positions in ``task`` of the sources to be done.
         found: the distances from these sources, integers, shape (rows, n); and the integer for *unreachable*.
         kept: float64, shape (n,): the flow that each source sends to each vertex, the same for all sources.
@@ -156,7 +157,7 @@ def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-unt
     order, other, counts, paths, listed, moved, last, wanted = space
     vertices, begins, ends, over = out
     for k in range(len(rows)):
-        source, own, dist = task[0][rows[k]], task[1][rows[k]], block[k]
+        source, own, times, dist = task[0][rows[k]], task[1][rows[k]], task[2][rows[k]], block[k]
         if own >= 0:
             wanted[own] = 0.0
         reached = _sort_reached(dist, far, order, other, counts)
@@ -165,14 +166,14 @@ def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-unt
         most = _trace(into, dist, reached, source, paths, (listed, moved), last)
         if most == 0.0:
             return UNEQUAL
-        passed = _hand_back(reached, wanted, paths, (listed, moved), last, vertices, over)
-        arrived = -wanted[source]
+        passed = _hand_back(reached, wanted, times, paths, (listed, moved), last, vertices, over)
+        arrived = -times * wanted[source]
         for v in reached:
-            arrived += wanted[v]
+            arrived += times * wanted[v]
         if len(begins):
             begins[source] += arrived
             for v in reached:
-                ends[v] += wanted[v]
+                ends[v] += times * wanted[v]
         if own >= 0:
             wanted[own] = kept[own]
         said = verdict(passed, arrived, most)

@@ -1,0 +1,145 @@
+"""Folds the trees of an undirected graph, so that shortest paths are counted between the other vertices only.
+
+The vertices that are left if vertices with one neighbour are removed again and again are the *core*.  A shortest path
+between two of them never enters a tree, and the only way between a tree and the rest leads through the vertex of the
+core on which the tree hangs.  So a search from a vertex of the core stands for the searches from all vertices that are
+folded into it, and a path to it for the paths to all of these.  What passes through the trees themselves follows from
+the numbers of vertices on both sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cpu.arcs import FAR
+from engine.devices.cpu.betweenness.peeling import peel_trees, sum_components
+from engine.graph.ordering import fixed
+from engine.model.decimals import in_units
+from storage.graph.graph import Graph
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+#: Trees are folded only if they have at least this share of the vertices; the core is a graph of its own.
+LEAST_SHARE: Final = 0.05
+#: Trees are folded only if searches from all vertices would visit more vertices and arcs than this, in all: fewer are
+#: visited in milliseconds.
+LEAST_VISITS: Final = 1_000_000
+#: Bytes of memory that a fold takes for each vertex.
+VERTEX_BYTES: Final = 48
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A graph whose trees are folded; all sums are over ordered pairs of different vertices of the whole graph.
+
+    Attributes:
+        graph: the graph.
+        core: the graph of the core without vertices that have no arc; its labels are those of the whole graph.
+        vertices: int64, shape (core.n,): the index of each vertex of the core in the whole graph, ascending.
+        arcs: int64, shape (core.arcs,): the index of each arc of the core in the whole graph, ascending.
+        folded: float64, shape (core.n,): the number of vertices that each vertex of the core stands for.
+        others: int64, shape (n,): the number of other vertices in the component of each vertex.
+        through: int64, shape (n,): the pairs whose paths pass through each vertex in or into the trees on it.
+        over: int64, shape (arcs,): the pairs whose path leads over each arc of the trees; 0 for arcs of the core.
+    """
+
+    graph: Graph
+    core: Graph
+    vertices: Indices
+    arcs: Indices
+    folded: Floats
+    others: Indices
+    through: Indices
+    over: Indices
+
+    def by_vertex(self, core: Floats) -> Floats:
+        """Return what passes through each vertex of the whole graph.
+
+        Args:
+            core: what passes through each vertex of the core between trees on different vertices.
+        """
+        found = self.through.astype(np.float64)
+        found[self.vertices] += core
+        return found
+
+    def by_arc(self, core: Floats) -> Floats:
+        """Return what passes over each arc of the whole graph; ``core`` has what passes over the arcs of the core."""
+        found = self.over.astype(np.float64)
+        found[self.arcs] = core
+        return found
+
+
+def fold_trees(graph: Graph, *, decimal: bool, arcs: bool) -> Fold | None:
+    """Fold the trees of a graph.
+
+    Args:
+        graph: the graph.
+        decimal: whether floats of few decimals are taken as whole multiples of a decimal unit.
+        arcs: whether to find the pairs whose path leads over each arc of the trees, too.
+
+    Returns:
+        The graph with folded trees.  None if it is directed or has terminals, if too little would be folded to be worth
+        it, or if its weights need sums of floats: such sums depend on where a path begins, so that paths in the core
+        may be equally long from one vertex of a tree and not from another.
+    """
+    n = graph.n
+    if graph.directed or graph.terminals or n * (n + graph.arcs) < LEAST_VISITS:
+        return None
+    indptr, heads = fixed(graph.indptr), fixed(graph.heads)
+    # each tree that hangs on the core, and each component that is a tree, has a vertex with one arc
+    if not np.any(np.diff(indptr) == 1) or not _whole(graph, decimal=decimal):
+        return None
+    parent, sizes, squares = np.full(n, -1, np.int32), np.ones(n, np.int64), np.zeros(n, np.int64)
+    removed = peel_trees(indptr, heads, parent, sizes, squares)
+    if len(removed) < LEAST_SHARE * n:
+        return None
+    totals = sum_components(indptr, heads, removed, parent, sizes)
+    # without the vertex, its component falls into the branches on it and the rest, and the pairs between two of these
+    # are all pairs of others, less those inside of one
+    through = (sizes - 1) * (2 * (totals - sizes) + sizes - 1) - squares
+    core, vertices, inside = _core(graph, parent)
+    over = _over(graph, parent, sizes * (totals - sizes)) if arcs else np.zeros(0, np.int64)
+    return Fold(graph, core, vertices, inside, sizes[vertices].astype(np.float64), totals - 1, through, over)
+
+
+def _whole(graph: Graph, *, decimal: bool) -> bool:
+    """Return whether lengths are sums of whole numbers above 0, so that they do not depend on the order of a sum."""
+    least, largest = graph.weights.min().item(), graph.weights.max().item()
+    if least <= 0:
+        return False
+    if least == largest or graph.integral:
+        return bool(graph.n * largest < FAR)
+    return decimal and in_units(graph.indptr, graph.weights) is not None
+
+
+def _core(graph: Graph, parent: npt.NDArray[np.int32]) -> tuple[Graph, Indices, Indices]:
+    """Return the graph of the vertices that are left and have arcs, and the indices of these vertices and arcs."""
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    left = parent < 0
+    arcs = np.flatnonzero(left[tails] & left[graph.heads])
+    degrees = np.bincount(tails[arcs], minlength=graph.n)
+    vertices = np.flatnonzero(degrees)
+    number = np.cumsum(degrees > 0) - 1
+    indptr = np.zeros(len(vertices) + 1, np.int64)
+    np.cumsum(degrees[vertices], out=indptr[1:])
+    heads = number[graph.heads[arcs]].astype(np.int32)
+    core = Graph(indptr, heads, graph.weights[arcs], graph.labels[vertices], directed=False, weighted=graph.weighted)
+    return core, vertices, arcs
+
+
+def _over(graph: Graph, parent: npt.NDArray[np.int32], pairs: Indices) -> Indices:
+    """Return the pairs whose path leads over each arc between a vertex and its parent, in one direction.
+
+    Args:
+        graph: the graph.
+        parent: the parent of each removed vertex, -1 for other vertices.
+        pairs: the pairs of a vertex in the branch that begins at each vertex, and one outside of it.
+    """
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    up, down = parent[tails] == graph.heads, parent[graph.heads] == tails
+    return np.where(up, pairs[tails], np.where(down, pairs[graph.heads], 0))

@@ -238,6 +238,7 @@ def _betweenness() -> None:
     from engine.api.betweenness.centrality import betweenness
     from engine.model.problem import Options
     from storage.graph.demand_table import Demands
+    from storage.graph.graph import build_graph
 
     few, trips = tuple(range(9)), Demands(np.arange(5), np.arange(5) + 9, np.ones(5))
     for kind in ("unit", "whole", "heavy", "decimals", "fractions"):
@@ -246,6 +247,8 @@ def _betweenness() -> None:
             for sources in (None, few):  # by rows of distances, and by one search a source
                 betweenness(graph, Options(sources=sources, threads=1), arcs=arcs)
         assign(graph, trips, Options(threads=1))
+    below = np.arange(1, 1000)  # a tree, which is folded
+    betweenness(build_graph(below // 2, below, None, directed=False)[0], Options(threads=1))
 
 
 def _semirings() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.algorithms.betweenness import folding
 from engine.algorithms.betweenness.passing import check_rows
 from engine.api.betweenness import on_device, passage
 from engine.api.betweenness.centrality import Centrality, betweenness
@@ -178,6 +179,33 @@ def test_a_second_plan_is_that_of_the_run(device: str, monkeypatch: pytest.Monke
     assert last.device == ("cuda" if device == "cuda" else "cpu")
     run.run()
     assert bool(went) == (last.device == "cuda")
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_gpu_counts_in_the_whole_graph_where_processors_fold_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever counts, and whichever was planned before, the sums are those of the whole graph."""
+    monkeypatch.setattr(folding, "LEAST_VISITS", 0)
+    rng = np.random.default_rng(5)
+    ring, leaves = np.arange(12), np.arange(12, 40)
+    tails, heads = np.append(ring, leaves), np.append(np.roll(ring, 1), rng.integers(0, leaves))
+    graph = build_graph(tails, heads, rng.integers(1, 4, len(tails)), n=40, directed=False)[0]
+    plans = passage.PassageRun._plan_here
+    for asked in ({}, {"arcs": True}, {"endpoints": True, "normalized": False}):
+        right = betweenness(graph, Options(device="cuda"), **asked)
+        monkeypatch.setattr(passage, "LONG", 0.0)
+        monkeypatch.setattr(on_device, "RATE", 1e30)
+        run = Centrality(graph, **asked)
+        for seconds, device, sources in ((1e6, "cuda", 40), (1e-9, "cpu", 12), (1e6, "cuda", 40)):
+            monkeypatch.setattr(passage.PassageRun, "_plan_here", _folded(plans, seconds))
+            plan = run.make_plan()
+            assert (plan.device, plan.sources) == (device, sources)
+            assert ("trees are folded" in plan.search) == (device == "cpu")
+            np.testing.assert_allclose(run.run().values, right.values, rtol=1e-9)
+    assert right.plan.sources == 40
+
+
+def _folded(plans: Any, seconds: float) -> Any:
+    return lambda self, monitor: replace(plans(self, monitor), seconds=seconds)
 
 
 def _slow(seconds: float) -> Any:

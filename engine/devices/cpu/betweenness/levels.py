@@ -130,9 +130,9 @@ def _hand_back(arcs, hops, levels, paths, given, spaces, out):  # type: ignore[n
         for v in listed[ends[level] : ends[level + 1]]:
             place = (np.int64(v), np.int64(level), indptr[v], indptr[v + 1])
             if len(over):
-                total = hand_back_vertex(place, heads, (here, there, paths), hops, times, wanted[v], over)
+                total = hand_back_vertex(place, heads, (here, there, paths), hops, (wanted[v], times), over)
             else:
-                total = hand_back_vertex(place, heads, (here, there, paths), hops, times, wanted[v], None)
+                total = hand_back_vertex(place, heads, (here, there, paths), hops, (wanted[v], times), None)
             if level > 0:
                 vertices[v] += total
         if level == 0:

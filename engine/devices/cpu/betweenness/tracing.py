@@ -104,13 +104,13 @@ def _trace(into, dist, order, source, paths, before, ends):  # type: ignore[no-u
 
 
 @njit(nogil=True, cache=True)
-def _hand_back(order, wanted, times, paths, before, ends, vertices, over):  # type: ignore[no-untyped-def]
+def _hand_back(order, given, paths, before, ends, vertices, over):  # type: ignore[no-untyped-def]
     """Follow the paths from one source backwards, and add the flow through vertices and over arcs.
 
     Args:
         order, paths, before, ends: the reached vertices, the counts of paths, and the tight arcs, from :func:`_trace`.
-        wanted: float64, shape (n,): the flow from the source that ends at each vertex.
-        times: the number by which all of this flow is multiplied.
+        given: the flow from the source that ends at each vertex, float64, shape (n,); and the number by which all of
+            this flow is multiplied.
         vertices: float64, shape (n,); the flow through each vertex but the source is added to it.
         over: float64, shape (arcs,); the flow over each arc is added to it, unless it is empty.
 
@@ -118,6 +118,7 @@ def _hand_back(order, wanted, times, paths, before, ends, vertices, over):  # ty
         The flow that leaves the source.
     """
     listed, moved = before
+    wanted, times = given
     for i in range(len(order) - 1, 0, -1):
         v = order[i]
         passed = paths[v, 1]
@@ -166,7 +167,7 @@ def pass_rows(into, task, rows, found, kept, space, out):  # type: ignore[no-unt
         most = _trace(into, dist, reached, source, paths, (listed, moved), last)
         if most == 0.0:
             return UNEQUAL
-        passed = _hand_back(reached, wanted, times, paths, (listed, moved), last, vertices, over)
+        passed = _hand_back(reached, (wanted, times), paths, (listed, moved), last, vertices, over)
         arrived = -times * wanted[source]
         for v in reached:
             arrived += times * wanted[v]

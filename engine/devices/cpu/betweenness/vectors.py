@@ -49,6 +49,11 @@ class _Arrays:
         kind = ir.VectorType(_I32, LANES)
         return self._builder.gep(self._builder.bitcast(self.data(3), kind.as_pointer()), [v])
 
+    def times(self) -> Any:
+        """Return the array, shape (LANES,), that is the second entry of the fifth argument."""
+        pointer = self._pointer(self._types[4].types[1], self._builder.extract_value(self._given[4], 1))
+        return self._builder.load(self._builder.bitcast(pointer, _ROW.as_pointer()), align=_ALIGN)
+
     def place(self) -> Any:
         """Return the first argument: vertex, level, first arc, and one past the last arc."""
         return [self._builder.extract_value(self._given[0], k) for k in range(4)]
@@ -147,7 +152,7 @@ def count_vertex(typing, place, tails, rows, hops):  # type: ignore[no-untyped-d
 
 
 @intrinsic
-def hand_back_vertex(typing, place, heads, rows, hops, times, keeps, over):  # type: ignore[no-untyped-def]
+def hand_back_vertex(typing, place, heads, rows, hops, given, over):  # type: ignore[no-untyped-def]
     """Sum the flow that leaves a vertex in the lanes in which it is at a level; return the sum over these lanes.
 
     Args:
@@ -158,11 +163,11 @@ def hand_back_vertex(typing, place, heads, rows, hops, times, keeps, over):  # t
             ends there or leaves, divided by the number of paths, 0 in all other lanes.  The second one receives this
             number for the vertex, 0 in all other lanes.  The third one has the numbers of paths.
         hops: int32, shape (n, LANES).
-        times: float64, shape (LANES,): the number by which all flow in each lane is multiplied.
-        keeps: the flow that ends at the vertex, float64.
+        given: the flow that ends at the vertex, float64; and the number by which all flow in each lane is multiplied,
+            float64, shape (LANES,).
         over: float64, shape (arcs,); the flow over each arc is added.  None where that is not wanted.
     """
-    signature = types.float64(place, heads, rows, hops, times, keeps, over)
+    signature = types.float64(place, heads, rows, hops, given, over)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays, nothing = _Arrays(context, builder, signature, args), ir.Constant(_ROW, [0.0] * LANES)
@@ -170,11 +175,10 @@ def hand_back_vertex(typing, place, heads, rows, hops, times, keeps, over):  # t
         now = _at_level(builder, arrays.hops(v), level)
         count = builder.load(arrays.rows(2, v), align=_ALIGN)
         own = builder.select(now, count, nothing)
-        more = (own, arrays.data(6)) if isinstance(signature.args[6], types.Array) else ()
+        more = (own, arrays.data(5)) if isinstance(signature.args[5], types.Array) else ()
         total = _sum_rows(builder, (first, last, arrays.data(1)), arrays.rows(0, ir.Constant(_I64, 0)), *more)
         through = builder.fmul(own, total)
-        times = builder.load(builder.bitcast(arrays.data(4), _ROW.as_pointer()), align=_ALIGN)
-        ending = builder.fmul(times, _spread(builder, args[5]))
+        ending = builder.fmul(arrays.times(), _spread(builder, builder.extract_value(args[4], 0)))
         share = builder.fdiv(builder.fadd(ending, through), count)
         builder.store(builder.select(now, share, nothing), arrays.rows(1, v), align=_ALIGN)
         return _reduce(builder, "fadd", through)

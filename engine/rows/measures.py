@@ -37,9 +37,16 @@ MOST_BY_LEVEL: Final = 256
 _GROUP: Final = 1 << 19
 
 
+def _magnitudes(weights: Floats) -> Floats:
+    """Return the sum of the magnitudes of each kind of weights; infinite where float64 does not hold it."""
+    with np.errstate(over="ignore"):
+        total: Floats = np.abs(weights).sum(1)
+    return total
+
+
 def _narrowed(weights: Floats) -> Array:
     """Return weights as int32, which kernels add faster, if they are whole and all their sums fit that type."""
-    if not (np.abs(weights).sum(1) < 2.0**31).all() or (weights != np.rint(weights)).any():
+    if not (_magnitudes(weights) < 2.0**31).all() or (weights != np.rint(weights)).any():
         return weights
     return weights.astype(np.int32)
 
@@ -243,6 +250,8 @@ class MeasureSink:
             return None
         weights = np.zeros((len(self._weights), len(self._columns)))
         weights[:, self._held] = self._weights
+        if not np.isfinite(_magnitudes(weights)).all():
+            return None  # weights of a level are added before they fade, so that their sum might overflow
         hops = np.arange(MOST_HOPS, dtype=np.uint16)
         shares = (hops.astype(kind.dtype) < self._limits[:, None]).astype(np.float64)
         if self._fading is not None:

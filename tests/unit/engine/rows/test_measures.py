@@ -6,12 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from engine.api.measuring import measure
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
 from engine.model.rows import FactSink, FoundFacts, NullSink, ReducedLevels, ReducedRows, ReducingSink, RowFacts
 from engine.rows.asked_measures import MEASURES, asked_measures
 from engine.rows.measures import MeasureSink
 from storage.errors import SolveFailed
+from storage.graph.graph import build_graph
 
 
 def sink_of(kind, n, sources=None, targets=None, **request):
@@ -340,6 +343,20 @@ def test_levels_tell_what_rows_tell(asked):
         np.testing.assert_allclose(there.columns()[name], column, rtol=1e-12, err_msg=name)
     for more in ({"nearest": 1}, {"measures": ["farthest"]}, {"within": [1], "opportunities": {"a": np.ones(n)}}):
         assert not sink_of("uint16", n, **more).reduction.levels
+
+
+@pytest.mark.parametrize("decay", [("exponential", None), ("linear", 6.0), ("logistic", 1.5)])
+def test_weights_whose_sum_overflows_fade_before_they_are_added(decay):
+    """Over hops as in rows: three weights at distance 2, each near the largest float64, count a small part each."""
+    n = 40
+    graph, _ = build_graph(np.zeros(n - 1, np.int64), np.arange(1, n), None, n=n, directed=False)
+    huge = np.where((np.arange(n) > 0) & (np.arange(n) < 4), 1.5e308, 0)
+    request = {"within": [0.25], "opportunities": {"huge": huge}, "decay": decay[0], "decay_value": decay[1]}
+    by_hops, by_rows = (
+        measure(graph, Options(algorithm=name, threads=1), **request)["huge_0.25"] for name in ("bfs", "dijkstra")
+    )
+    np.testing.assert_allclose(by_hops, by_rows, rtol=1e-12)
+    assert np.isfinite(by_hops).any()
 
 
 @pytest.mark.parametrize("kind", WORK_TYPES)

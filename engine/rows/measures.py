@@ -32,6 +32,9 @@ _OF_FACTS: Final = {"reached", "sum", "mean", "closeness", "closeness_plain", "e
 #: Most sums of opportunities, and most nearest vertices, of a row that searches for hops find one step at a time.  They
 #: hold them for 512 rows a thread.
 MOST_BY_LEVEL: Final = 256
+#: Most columns that are summed one step at a time.  They take up to 17 bytes of memory each for each vertex, which must
+#: fit into the 1,024 bytes for each vertex that are counted for the rows of a thread.
+MOST_KINDS: Final = 32
 #: Number of entries of a group of rows.  All kernels are applied to a group before the next group, so that only the
 #: first kernel reads the group from memory, and all further kernels find it in a cache.
 _GROUP: Final = 1 << 19
@@ -246,7 +249,7 @@ class MeasureSink:
         """
         asked, kind = self._asked, self._kind
         sums = len(self._weights) * len(asked.within)
-        if not self._whole or max(asked.nearest, sums) > MOST_BY_LEVEL:
+        if not self._whole or max(asked.nearest, sums) > MOST_BY_LEVEL or len(self._weights) > MOST_KINDS:
             return None
         weights = np.zeros((len(self._weights), len(self._columns)))
         weights[:, self._held] = self._weights

@@ -345,6 +345,17 @@ def test_levels_tell_what_rows_tell(asked):
         assert not sink_of("uint16", n, **more).reduction.levels
 
 
+@pytest.mark.parametrize(("columns", "limits", "nearest", "expected"), [
+    (32, 8, 256, True), (33, 1, 0, False), (32, 9, 0, False), (0, 1, 257, False),
+])  # fmt: skip
+def test_what_takes_more_memory_than_rows_is_read_from_rows(columns, limits, nearest, expected):
+    request = {
+        "opportunities": {f"c{k}": np.ones(300, np.int64) for k in range(columns)},
+        "within": [float(k + 1) for k in range(limits)], **({"nearest": nearest} if nearest else {}),
+    }  # fmt: skip
+    assert (sink_of("uint16", 300, **request).level_reduction is not None) == expected
+
+
 @pytest.mark.parametrize("decay", [("exponential", None), ("linear", 6.0), ("logistic", 1.5)])
 def test_weights_whose_sum_overflows_fade_before_they_are_added(decay):
     """Over hops as in rows: three weights at distance 2, each near the largest float64, count a small part each."""

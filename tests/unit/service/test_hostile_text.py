@@ -153,11 +153,15 @@ def test_nothing_lies_behind_a_control_character(client: TestClient, bench: Benc
 
 def test_what_must_be_given_is_said_to_be(client: TestClient, key: str):
     paths = client.get("/openapi.json").json()["paths"]
-    for path, name in (("rows", "sources"), ("columns", "targets")):
+    said = (
+        ("rows", "sources", "One of `sources`, `source_point` and `all=true` must be given"),
+        ("columns", "targets", "Either `targets` or `target_point` must be given"),
+    )
+    for path, name, sentence in said:
         operation = paths[f"/v1/jobs/{{job_id}}/{path}"]["get"]
         point = f"{name.removesuffix('s')}_point"
         assert {name, point} <= {item["name"] for item in operation["parameters"]}
-        assert f"Either `{name}` or `{point}` must be given" in operation["description"]
+        assert sentence in operation["description"]
 
 
 def test_trace_is_no_method_of_ours(client: TestClient, key: str):

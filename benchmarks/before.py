@@ -3,10 +3,11 @@
     python -m benchmarks.before --graphs FOLDER --old CHECKOUT [--threads 1,2,4,8,16] [--runs 4] [--json FILE]
     python -m benchmarks.before --print FILE
 
-FOLDER is as ``benchmarks.waits --prepare`` writes it, and CHECKOUT has the packages of 96d7eee.  Times of calls are as
-in ``benchmarks.waits``: planning and the solve into memory with its summary, the least of the later calls.  Peers take
-part with 2 threads, and with the most threads that are asked for.  Commands are those of ``benchmarks.start``, by
-turns; a first solve runs in a copy of the program that has the kernels that its set-up compiles, and no other cache.
+FOLDER is as ``benchmarks.waits --prepare`` writes it, and CHECKOUT has the packages of 96d7eee, which need
+``zstandard``, too.  Times of calls are as in ``benchmarks.waits``: planning and the solve into memory with its summary,
+the least of the later calls.  Peers take part with 2 threads, and with the most threads that are asked for.  Commands
+are those of ``benchmarks.start``, by turns; a first solve runs in a copy of the program that has the kernels that its
+set-up compiles, and no other cache.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, Final
 from benchmarks import cores, waits
 from benchmarks.peers import facts
 from benchmarks.start import make_graph, took
-from benchmarks.waits_tables import PEERS, least, ratio
+from benchmarks.waits_tables import PEERS, cell, least, ratio
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: Graphs that are solved with each number of threads; the last one is made here only.
@@ -102,7 +103,7 @@ def table(record: dict[str, Any]) -> list[str]:
     lines = ["| measured | 96d7eee | now |", "| --- | --- | --- |"]
     for name in THREADED:
         own = sorted((r for r in rows["threads"] if r["graph"] == name), key=lambda row: int(row["threads"]))
-        said = (", ".join(f"{least(row.get(which)):.3g}" for row in own) for which in ("old", "now"))
+        said = (", ".join(cell(row.get(which)) for row in own) for which in ("old", "now"))
         lines.append(_line(f"{name}, threads {', '.join(str(row['threads']) for row in own)}, s", *said))
     for threads in sorted({row["threads"] for row in rows["peers"]}):
         lines += _of_threads([r for kind in ("peers", "threads") for r in rows[kind] if r["threads"] == threads])
@@ -116,7 +117,7 @@ def _of_threads(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the lines about one number of threads."""
     threads, which = rows[0]["threads"], ("old", "now")
     for what, hops in (("weights", False), ("hops", True)):
-        real = [row for row in rows if row["hops"] == hops and not row["made"]]
+        real = [r for r in rows if r["hops"] == hops and not r["made"] and r["graph"] not in THREADED]
         title = f"fastest peer / apsp, {len(real)} real graphs, {what}, {threads} threads"
         yield _line(f"{title}: median (least to most; slower on)", *(_ratios(real, each) for each in which))
     for row in rows:

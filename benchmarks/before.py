@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from benchmarks import cores, waits
 from benchmarks.peers import facts
-from benchmarks.start import make_graph, took
+from benchmarks.start import commands_in, took
 from benchmarks.waits_tables import PEERS, cell, least, ratio
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -45,15 +45,7 @@ def measure_commands(programs: dict[str, Path], runs: int) -> Iterator[Row]:
     """Yield wall and processor seconds of commands, medians of runs by turns, and those of a first solve."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        graph, store = folder / "graph.csv", folder / "graph.zarr"
-        make_graph(graph)
-        solve = ["solve", str(graph), "--out", str(store), "--overwrite"]
-        commands = {
-            "solve": solve,
-            "query": ["query", str(store), "summary"],
-            "--help": ["--help"],
-            "no such file": ["solve", str(folder / "none.csv"), "--out", str(store)],
-        }
+        commands = commands_in(folder)
         for command, words in commands.items():
             found: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
             for _ in range(runs + 1):  # the first run of each is not counted
@@ -64,7 +56,7 @@ def measure_commands(programs: dict[str, Path], runs: int) -> Iterator[Row]:
                 for name, times in found.items()
             }
             yield {"command": command, **medians}
-        firsts = {name: _first_solves(program, folder / name, solve) for name, program in programs.items()}
+        firsts = {name: _first_solves(program, folder / name, commands["solve"]) for name, program in programs.items()}
         for at, command in enumerate(("first solve", "second solve")):
             yield {"command": command, **{name: times[at] for name, times in firsts.items()}}
 
@@ -151,7 +143,8 @@ def _planning(row: Row, which: str) -> str:
     if not calls:
         return "–"
     best = min(calls[1:] or calls, key=lambda call: float(call["seconds"]))
-    return f"{1000 * best['planning']:.3g}, {1000 * (best['seconds'] - best['planning']):.3g}"
+    planning, solving = (1000 * each for each in (best["planning"], best["seconds"] - best["planning"]))
+    return f"{planning:,.1f}, {solving:,.1f}"
 
 
 def _doors(rows: Sequence[Row], which: str) -> str:

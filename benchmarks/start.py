@@ -39,6 +39,18 @@ def make_graph(path: Path) -> None:
     path.write_text("from,to,w\n" + "".join(rows))
 
 
+def commands_in(folder: Path) -> dict[str, list[str]]:
+    """Write the graph to a folder; return the words after ``apsp`` of each command that is timed."""
+    graph, store = folder / "graph.csv", folder / "graph.zarr"
+    make_graph(graph)
+    return {
+        "solve": ["solve", str(graph), "--out", str(store), "--overwrite"],
+        "query": ["query", str(store), "summary"],
+        "--help": ["--help"],
+        "no such file": ["solve", str(folder / "none.csv"), "--out", str(store)],
+    }
+
+
 def took(words: list[str], program: Path, **environ: str) -> tuple[float, float]:
     """Wall and processor seconds of one command; bytecode is kept, as an installation keeps it.
 
@@ -69,15 +81,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        graph, store = here / "graph.csv", here / "graph.zarr"
-        make_graph(graph)
-        solve = ["solve", str(graph), "--out", str(store), "--overwrite"]
-        commands = {
-            "solve": solve,
-            "query": ["query", str(store), "summary"],
-            "--help": ["--help"],
-            "no such file": ["solve", str(here / "none.csv"), "--out", str(store)],
-        }
+        commands = commands_in(here)
         print(f"{'command':<14} {'wall':>8} {'processor':>10}   medians of {options.runs}")
         for name, words in commands.items():
             took(words, ROOT)
@@ -89,7 +93,7 @@ def main() -> None:
             ignored = shutil.ignore_patterns("__pycache__", ".venv", ".git", "tests", "build")
             shutil.copytree(ROOT, copy, ignore=ignored)
             for name in ("first solve", "second solve"):
-                wall, used = took(solve, copy)
+                wall, used = took(commands["solve"], copy)
                 print(f"{name:<14} {wall:>8.2f} {used:>10.2f}", flush=True)
 
 

@@ -20,7 +20,7 @@ def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[
     Other blanks around names, and empty names, are dropped.  Raises InvalidRequest, naming ``field``, if no name of a
     ``kind`` is left or the quotes of a text do not match.
     """
-    names = []
+    names = list[str]()
     for text in texts:
         try:
             list(csv.reader([text], strict=True, skipinitialspace=True))
@@ -28,7 +28,13 @@ def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[
             raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
         # the module does not tell which names are in quotes
         found = (quoted.replace('""', '"') or plain.strip() for quoted, plain in _NAME.findall(text))
-        names += [name for name in found if name.strip()]
+        names += filter(None, found)
     if not names:
         raise InvalidRequest(f"{field} names no {kind}", field=field)
     return names
+
+
+def quote_name(name: object) -> str:
+    """Return a name as it stands in a list that :func:`split_names` reads."""
+    text = str(name)
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') or text != text.strip() else text

@@ -152,7 +152,7 @@ def run(backend: Backend, search: RowSearch) -> None:
         batches, buffers = RowBatches(len(sources), 1, len(sources), busy, len(sources)), [place]
 
     reduction: LevelReduction | None = getattr(sink, "level_reduction", None) if search.unit else None
-    asked = RowsWanted(search.unit, targets, wanted.cutoff, kind, search.known, reduction is not None, reduction)
+    asked = RowsWanted(search.unit, targets, wanted.cutoff, kind, search.known, reduction)
 
     in_any_order = targets is None and bool(getattr(sink, "any_order", False))
 

@@ -132,8 +132,8 @@ class RowsWanted:
         dtype: working type of the distances; None for the type of the receiving array.  That array may also be float64
             for whole numbers, with +inf for *unreachable*.
         known: rows that need not be searched: distances to all vertices, in that working type.
-        levels: allows a search to write no rows if it finds their facts and how many targets are at each distance.
-        reduction: what else is wanted of rows that are not written because of ``levels``; None for nothing.
+        levels: allows a search to write no rows if it finds their facts, how many targets are at each distance, and
+            this reduction; None if the rows have to be written.
         take: receives rows of distances to all vertices with their columns in another order; such rows need not be
             written.  None if the rows have to be written.
     """
@@ -143,8 +143,7 @@ class RowsWanted:
     cutoff: float | None = None
     dtype: npt.DTypeLike | None = None
     known: KnownRows | None = None
-    levels: bool = False
-    reduction: LevelReduction | None = None
+    levels: LevelReduction | None = None
     take: TakeRows | None = None
 
 

@@ -18,6 +18,7 @@ from service.client.flows import Document, job_path, question
 from service.client.methods import Part, asks
 from service.client.names import Names, several
 from service.client.steps import Flow, Request, Work
+from service.name_lists import quote_name
 from storage.arguments import check_names, check_texts, check_whole, unmasked
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 
@@ -200,7 +201,7 @@ class TableMethods(ResultView, Part):
         for name, listed in (("columns", columns), ("vertices", vertices)):
             if listed is not None:
                 labels = self._names.labels(several(name, listed)) if name == "vertices" else listed
-                asked[name] = ",".join(_quoted(str(label)) for label in labels)
+                asked[name] = ",".join(map(quote_name, labels))
         return (yield from self._pages(asked, limit))
 
     def _whole(self, columns: Sequence[str] | None) -> Flow[pl.DataFrame]:
@@ -240,8 +241,3 @@ def _read(data: bytes, columns: Sequence[str] | None = None) -> pl.DataFrame:
     import polars as pl
 
     return pl.read_parquet(io.BytesIO(data), columns=None if columns is None else list(columns))
-
-
-def _quoted(name: str) -> str:
-    """Return a name as it stands in a list with commas."""
-    return '"' + name.replace('"', '""') + '"' if set(name) & {",", '"'} or name != name.strip() else name

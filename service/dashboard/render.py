@@ -14,6 +14,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 
 from engine.model.algorithms import ALGORITHMS
+from service.name_lists import quote_name
 from service.options import JobOptions
 from service.units import format_bytes, format_count, format_seconds
 from storage.counted import counted
@@ -96,7 +97,7 @@ def environment() -> Environment:
         "number": _number, "about": _about, "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment,
         "percent": _percent,
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
-        "quoted": _quoted, "listable": _listable, "spoken": _spoken, "field": _field,
+        "quoted": quote_name, "spoken": _spoken, "field": _field,
     }  # fmt: skip
     # Imported here, because it imports NumPy, which would slow the start of the process.
     from storage.readers import FORMATS
@@ -158,15 +159,3 @@ def _moment(seconds: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _quoted(name: object) -> str:
-    """Return a vertex as it is written in a list of vertices: in quotes if it holds a comma, a quote or a new line."""
-    text = str(name)
-    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
-
-
-def _listable(name: object) -> bool:
-    """Return whether a list of vertices can name a vertex; blanks at the ends of a name would be lost."""
-    text = str(name)
-    return text == text.strip() and text != ""

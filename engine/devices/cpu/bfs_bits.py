@@ -349,7 +349,6 @@ class BreadthFirst(CpuBackend):
             return super().begin_search(arcs, sources, out, wanted)
         batch = SearchBatch.of(arcs, sources, out, wanted)
         left, copies = batch.without(wanted.known)
-        from engine.devices.cpu.atonce.bit_blocks import bit_blocks, no_reduction
+        from engine.devices.cpu.atonce.bit_blocks import bit_blocks
 
-        levels = (wanted.reduction or no_reduction(batch)) if wanted.levels else None
-        return Searches([*copies, *bit_blocks(batch, left, self.threads, self._spaces, levels)])
+        return Searches([*copies, *bit_blocks(batch, left, self.threads, self._spaces, wanted.levels)])

@@ -123,11 +123,6 @@ class BitBlocks:
         return call.done(left, self)
 
 
-def no_reduction(batch: SearchBatch) -> LevelReduction:
-    """Return a reduction of the rows of a batch to nothing but facts and counts of the vertices at each distance."""
-    return LevelReduction(np.empty((0, len(batch.ready.rank)), np.int32), np.empty((0, 2**PLANES)), 0)
-
-
 def bit_blocks(
     wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces, levels: LevelReduction | None = None
 ) -> list[BlockRun]:

@@ -15,7 +15,7 @@ from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.bfs_bits import BreadthFirst
 from engine.devices.cpu.row_facts import count_rows, row_facts
 from engine.devices.cpu.search import SearchBatch
-from engine.model.backend import Arcs, RowsWanted
+from engine.model.backend import MOST_HOPS, Arcs, LevelReduction, RowsWanted
 from engine.model.dtypes import WORK_TYPES
 from engine.model.rows import FoundFacts
 
@@ -32,6 +32,11 @@ def arcs_of(n: int, tails: npt.NDArray[np.int64], heads: npt.NDArray[np.int64]) 
     order = np.argsort(tails, kind="stable")
     indptr = np.concatenate(([0], np.cumsum(np.bincount(tails, minlength=n))))
     return Arcs(indptr, heads[order].astype(np.int32), np.ones(len(tails), np.int32))
+
+
+def nothing_more(arcs: Arcs) -> LevelReduction:
+    """Ask for facts and counts of the vertices at each distance only."""
+    return LevelReduction(np.empty((0, len(arcs.indptr) - 1), np.int32), np.empty((0, MOST_HOPS)), 0)
 
 
 def random_arcs(n: int, m: int, seed: int, *, mirrored: bool = False) -> Arcs:
@@ -223,7 +228,7 @@ def test_levels_are_counts_of_the_rows(backend: BreadthFirst, shape: str, cutoff
     sources = np.random.default_rng(8).integers(0, n, max(n, 40))
     right, out = np.empty((len(sources), n), np.uint16), np.full((len(sources), n), 7777, np.uint16)
     backend.search(arcs, sources, right, unit=True, cutoff=cutoff)
-    searches = backend.begin_search(arcs, sources, out, RowsWanted(True, None, cutoff, levels=True))
+    searches = backend.begin_search(arcs, sources, out, RowsWanted(True, None, cutoff, levels=nothing_more(arcs)))
 
     def then(rows: npt.NDArray[np.int64], found: FoundFacts | None) -> None:
         if found is None:
@@ -247,7 +252,9 @@ def test_levels_are_counts_of_the_rows(backend: BreadthFirst, shape: str, cutoff
 
 def test_levels_of_chosen_columns_are_left_to_rows(backend: BreadthFirst) -> None:
     out, right = (np.empty((64, 10), np.uint16) for _ in range(2))
-    searches = backend.begin_search(SHAPES["sparse"], np.arange(64), out, RowsWanted(True, np.arange(10), levels=True))
+    searches = backend.begin_search(
+        SHAPES["sparse"], np.arange(64), out, RowsWanted(True, np.arange(10), levels=nothing_more(SHAPES["sparse"]))
+    )
     while searches.waiting:
         searches.take(0, lambda _, found: None if found is None else pytest.fail("only whole rows have levels"))
     backend.search(SHAPES["sparse"], np.arange(64), right, unit=True, targets=np.arange(10))

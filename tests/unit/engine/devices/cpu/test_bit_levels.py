@@ -67,7 +67,7 @@ def compare(
                 np.testing.assert_allclose(found.reduced.weights[k], sums, rtol=1e-12, atol=1e-12)
             found_by_level.append(i)
 
-    wanted = RowsWanted(True, None, cutoff, levels=True, reduction=asked)
+    wanted = RowsWanted(True, None, cutoff, levels=asked)
     searches = backend.begin_search(arcs, sources, out, wanted)
     while searches.waiting:
         searches.take(0, then)

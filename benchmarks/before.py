@@ -5,7 +5,7 @@
 
 FOLDER is as ``benchmarks.waits --prepare`` writes it, and CHECKOUT has the packages of 96d7eee, which need
 ``zstandard``, too.  Times of calls are as in ``benchmarks.waits``: planning and the solve into memory with its summary,
-the least of the later calls.  Peers take part with 2 threads, and with the most threads that are asked for.  Commands
+the least of the later calls.  Peers take part with 2 and 16 threads, and with the most that are asked for.  Commands
 are those of ``benchmarks.start``, by turns; a first solve runs in a copy of the program that has the kernels that its
 set-up compiles, and no other cache.
 """
@@ -32,6 +32,10 @@ from benchmarks.waits_tables import PEERS, cell, least, ratio
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: Graphs that are solved with each number of threads; the last one is made here only.
 THREADED: Final = ("random 8,000", "social hops 6,440", "complete 4,096")
+#: A graph on which 96d7eee takes so long that it is timed with one thread and with the most, without SciPy's door.
+DEAR: Final = "complete 4,096"
+#: Numbers of threads, in addition to 2 and the most, with which peers take part.
+BESIDE: Final = (16,)
 #: Graphs whose planning is told, and the graph whose vertices mostly reach nothing.
 PLANNED: Final = ("complete 2,048", "social hops 6,440", "p2p-Gnutella08 hops")
 ACYCLIC: Final = "rome99, one arc a pair"
@@ -79,12 +83,16 @@ def measure(
         for name in {*THREADED, *PLANNED} - set(graphs):
             graphs[name] = Path(folder) / f"{name}.npz"
             waits.save(graphs[name], made[name]())
-        for row in waits.measure([graphs[name] for name in THREADED], threads, runs, old, peers=False):
-            yield "threads", row
-        beside = sorted({min(2, max(threads)), max(threads)})
+        ends = [min(threads), max(threads)]
+        timings = [
+            waits.Timing(graphs[name], threads, ends if name == DEAR else threads, peers=False, doors=name != DEAR)
+            for name in THREADED
+        ]
+        beside = [each for each in threads if each in {2, *BESIDE, max(threads)}]
         rest = [graphs[name] for name in sorted(graphs) if name not in THREADED]
-        for row in waits.measure(rest, beside, runs, old, peers=True):
-            yield "peers", row
+        timings += [waits.timing(file, beside, peers=True) for file in rest]
+        for row in waits.measure(timings, runs, old):
+            yield "threads" if row["graph"] in THREADED else "peers", row
     for row in measure_commands(programs, runs):
         yield "commands", row
 
@@ -97,8 +105,10 @@ def table(record: dict[str, Any]) -> list[str]:
         own = sorted((r for r in rows["threads"] if r["graph"] == name), key=lambda row: int(row["threads"]))
         said = (", ".join(cell(row.get(which)) for row in own) for which in ("old", "now"))
         lines.append(_line(f"{name}, threads {', '.join(str(row['threads']) for row in own)}, s", *said))
-    for threads in sorted({row["threads"] for row in rows["peers"]}):
-        lines += _of_threads([r for kind in ("peers", "threads") for r in rows[kind] if r["threads"] == threads])
+    every = [*rows["peers"], *rows["threads"]]
+    for threads in sorted({row["threads"] for row in rows["peers"] if "SciPy" in row}):
+        lines += _of_threads([r for r in every if r["threads"] == threads])
+        lines += _efficiency(every, threads)
     for row in rows["commands"]:
         said = (f"{row[which][0]:.2f}, {row[which][1]:.2f}" for which in ("96d7eee", "now"))
         lines.append(_line(f"`apsp`, 973 vertices, {row['command']}: wall, processor seconds", *said))
@@ -124,6 +134,23 @@ def _of_threads(rows: Sequence[Row]) -> Iterator[str]:
         f"engine / SciPy's door, {len(rows)} graphs, {threads} threads: median, least",
         *(_doors(rows, each) for each in which),
     )
+
+
+def _efficiency(rows: Sequence[Row], threads: int) -> Iterator[str]:
+    """Yield the line about large graphs: how many times as fast they are with so many threads as with one."""
+    of = {(row["graph"], row["threads"]): row for row in rows}
+    large = [row for row in rows if row["threads"] == 1 < threads and row["n"] >= waits.LARGE]
+    pairs = [(alone, of[alone["graph"], threads]) for alone in large if (alone["graph"], threads) in of]
+    said = []
+    for which in ("old", "now"):
+        times = [(least(alone.get(which)), least(more.get(which))) for alone, more in pairs]
+        found = [one / many for one, many in times if max(one, many) < math.inf]
+        said.append(f"{statistics.median(found):.1f} ({min(found):.1f} to {max(found):.1f})" if found else "–")
+    if pairs:
+        title = (
+            f"{len(pairs)} graphs from {waits.LARGE:,} vertices, with {threads} threads so many times as fast as with 1"
+        )
+        yield _line(f"{title}: median (least to most)", *said)
 
 
 def _line(what: str, old: str, now: str) -> str:

@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ import numpy as np
 
 from benchmarks import cores, graphs
 from benchmarks.peers import facts
-from benchmarks.waits_tables import PEERS, insert, least, report, summary
+from benchmarks.waits_tables import insert, least, report, summary
 from storage.graph.graph import Graph, build_graph
 
 HERE: Final = Path(__file__).resolve().parent
@@ -190,21 +191,37 @@ class Contender:
             self._process, self._left = None, b""
 
 
-def measure(
-    files: Sequence[Path], threads: Sequence[int], runs: int, old: Path | None, peers: bool
-) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class Timing:
+    """A graph that is to be timed.
+
+    Attributes:
+        file: the graph, as ``--prepare`` writes it.
+        threads: numbers of threads; ours has a row for each.
+        compared: those of them with which older commits and peers are timed, too.
+        peers: whether peers take part.
+        doors: whether SciPy's door is timed.
+    """
+
+    file: Path
+    threads: Sequence[int]
+    compared: Sequence[int]
+    peers: bool
+    doors: bool = True
+
+
+def measure(timings: Sequence[Timing], runs: int, old: Path | None) -> Iterator[dict[str, Any]]:
     """Yield one row for each graph and number of threads."""
     mine = {"now": HERE.parent} | ({"old": old} if old is not None else {})
-    warm_up(files, max(threads), mine)
-    every = {(name, t): Contender(name, t, path) for name, path in mine.items() for t in {1, *threads}}
-    every |= {(name, t): Contender(name, t, HERE.parent) for name in PEERS for t in threads}
+    warm_up([each.file for each in timings], max(max(each.threads) for each in timings), mine)
+    every = Contenders(mine)
     try:
-        for file in files:
+        for each in timings:
+            file = each.file
             with np.load(file) as found:
                 n, arcs, unit = len(found["indptr"]) - 1, len(found["heads"]), not bool(found["weighted"])
             scipy: dict[str, Any] | None = None
-            asked = [1, *threads] if n >= LARGE and max(threads) > 2 and 1 not in threads else threads
-            for t in asked:
+            for t in each.threads:
                 row: dict[str, Any] = {
                     "graph": file.stem,
                     "n": n,
@@ -213,19 +230,40 @@ def measure(
                     "threads": t,
                     "made": file.stem in MADE,
                 }
-                order = {"graph": str(file), "runs": runs}
-                for name in mine if t in threads else ["now"]:
-                    row[name] = every[name, t].ask(order, PATIENCE)
-                if peers and t in threads:
-                    scipy = scipy or every["SciPy", t].ask(order, PATIENCE)
+                order = {"graph": str(file), "runs": runs, "doors": each.doors}
+                for name in mine if t in each.compared else ["now"]:
+                    row[name] = every.of(name, t).ask(order, PATIENCE)
+                if each.peers and t in each.compared:
+                    scipy = scipy or every.of("SciPy", t).ask(order, PATIENCE)
                     row["SciPy"] = scipy
-                    row["NetworKit"] = every["NetworKit", t].ask(order, PATIENCE)
+                    row["NetworKit"] = every.of("NetworKit", t).ask(order, PATIENCE)
                     best = min(least(row["SciPy"]), least(row["NetworKit"]))
                     limit = min(PATIENCE, AT_LEAST + GIVEN_UP * best)
-                    row["rustworkx"] = every["rustworkx", t].ask(order, limit)
+                    row["rustworkx"] = every.of("rustworkx", t).ask(order, limit)
                 yield row
     finally:
-        for contender in every.values():
+        every.stop()
+
+
+class Contenders:
+    """The processes of all contenders, each started when it is first asked.
+
+    Args:
+        mine: the checkouts of ours, by name.
+    """
+
+    def __init__(self, mine: dict[str, Path]) -> None:
+        self._mine, self._started = mine, dict[tuple[str, int], Contender]()
+
+    def of(self, name: str, threads: int) -> Contender:
+        """Return a contender with so many threads."""
+        if (name, threads) not in self._started:
+            self._started[name, threads] = Contender(name, threads, self._mine.get(name, HERE.parent))
+        return self._started[name, threads]
+
+    def stop(self) -> None:
+        """End all processes."""
+        for contender in self._started.values():
             contender.stop()
 
 
@@ -257,6 +295,14 @@ def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
         except subprocess.TimeoutExpired:
             each.kill()
     print(f"warm-up: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
+
+
+def timing(file: Path, threads: Sequence[int], *, peers: bool) -> Timing:
+    """Return how a graph is timed: large ones with one thread, too, so that parallel efficiency can be told."""
+    with np.load(file) as found:
+        large = len(found["indptr"]) - 1 >= LARGE
+    alone = large and max(threads) > 2 and 1 not in threads
+    return Timing(file, [1, *threads] if alone else threads, threads, peers)
 
 
 def main() -> None:
@@ -299,7 +345,8 @@ def main() -> None:
             parser.error("nothing to measure")
         old = None if given.old is None else given.old.resolve()
         rows, told = [], facts(max(threads))
-        for row in measure([files[name] for name in names], threads, given.runs, old, not given.no_peers):
+        timings = [timing(files[name], threads, peers=not given.no_peers) for name in names]
+        for row in measure(timings, given.runs, old):
             rows.append(row)
             print(json.dumps(row), file=sys.stderr, flush=True)
             if given.json is not None:  # after each row, so that what was measured outlives a limit of time

@@ -13,6 +13,7 @@ from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import at_points, store_folder
 from service.jobs.results import ResultReader
 from service.name_lists import split_names
+from service.views.pictures.layout import MOST
 from service.views.pictures.network_map import SCHEMES, NetworkMap, draw_map
 from storage.counted import counted
 from storage.errors import InvalidRequest
@@ -41,7 +42,7 @@ def map_figure(store: str, given: MapOptions, *, as_json: bool, out: Path) -> Fi
         out: the file of the picture.
 
     Raises:
-        InvalidRequest: the graph has no coordinates, or classes that do not ascend.
+        InvalidRequest: the graph has no coordinates and no places are found for it, or classes that do not ascend.
         NotFound: no such store or vertex.
         StorageFailed: the store is damaged.
     """
@@ -50,10 +51,11 @@ def map_figure(store: str, given: MapOptions, *, as_json: bool, out: Path) -> Fi
     classes = _classes(given["classes"])
     result = ResultReader(open_result(store_folder(store)))
     matrix = result.matrix
-    placed = matrix.coordinates
+    placed = result.places
     if placed is None:
         raise InvalidRequest(
-            f"{store} has no coordinates: give them with --nodes TABLE when the graph is solved or prepared",
+            f"{store} has no coordinates: give them with --nodes TABLE when the graph is solved or prepared; without "
+            f"them, places are found for graphs of up to {MOST:,} vertices that have arcs only",
             field="map",
         )
     asked = [str(name) for name in (given["source"], given["target"]) if name is not None]
@@ -76,8 +78,12 @@ def map_figure(store: str, given: MapOptions, *, as_json: bool, out: Path) -> Fi
         ends=asked,
         classes=classes,
         unit=matrix.measured or None,
+        dots=result.laid_out,
     )
     figure = draw_map(network, SCHEMES["dark" if given["dark"] else "light"])
+    if result.laid_out:
+        print("note: the graph has no coordinates, so short distances are drawn short; directions mean nothing",
+              file=sys.stderr)  # fmt: skip
     facts: dict[str, Any] = {"picture": str(out), "source": result.label(source), "unit": matrix.unit}
     facts |= {"reached": int(np.count_nonzero(~np.isnan(distances))), "vertices": matrix.n}
     facts["length"] = path["length"] if path else None

@@ -330,7 +330,7 @@ def _result(visitor: Visitor, record: JobRecord) -> View | None:
     return {
         **_summary_facts(summary if known is None else known), "bytes": record.bytes, "prepared": made,
         "counted": known is not None, "small": across[0] * across[1] <= _COUNTED,
-        "kind": record.options.get("result", "matrix"), "map": _placed(visitor, record),
+        "kind": record.options.get("result", "matrix"), "map": _map_of(visitor, record),
         **value_facts(record.options, summary), **_table_facts(summary, visitor.service.settings.max_cells),
         "downloads": downloads(record, visitor.service.settings.max_cells),
     }  # fmt: skip
@@ -355,13 +355,15 @@ def _summary_facts(summary: dict[str, Any]) -> View:
     }  # fmt: skip
 
 
-def _placed(visitor: Visitor, record: JobRecord) -> bool:
-    """Return whether a result has coordinates and distances, so that there is a map of it."""
+def _map_of(visitor: Visitor, record: JobRecord) -> str | None:
+    """Return what a result is drawn by, ``coordinates`` or ``layout``; None if there is no map of it."""
     try:
         found = visitor.service.result(record.id, visitor.caller)
     except ApspError:  # errors are shown where the page loads the result
-        return False
-    return not found.table and found.matrix.placed
+        return None
+    if found.table:
+        return None
+    return "layout" if found.laid_out else "coordinates" if found.matrix.placed else None
 
 
 def _table_facts(summary: dict[str, Any], most: int) -> View:

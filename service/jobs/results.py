@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.jobs.points import PointSnapper
+from service.views.pictures.layout import find_places, has_layout
 from storage.errors import InvalidRequest
 from storage.graph.units import HOPS
 from storage.matrix.reader import open_matrix
@@ -23,6 +24,7 @@ from storage.semirings import MIN_PLUS, check_understood
 if TYPE_CHECKING:
     from engine.api.routes import Router
     from service.api.schemas.wire import ResultKind
+    from storage.geography.coordinates import Coordinates
 
 #: advice for messages: how to ask about a semiring other than min-plus
 _SAY_IT = "answers to questions that say so (semiring=NAME)"
@@ -76,6 +78,20 @@ class ResultReader:
     def lines(self) -> bool:
         """Whether vertices have longitudes and latitudes, so that paths are lines on the Earth."""
         return bool(self.matrix.placed and self.matrix.coordinates.geographic)
+
+    @property
+    def laid_out(self) -> bool:
+        """Whether the network is drawn at places that are found for it, because it has no coordinates and is small."""
+        matrix = self.matrix
+        return has_layout(matrix.n, matrix.arcs) and not (matrix.placed and matrix.coordinates.there.any())
+
+    @cached_property
+    def places(self) -> Coordinates | None:
+        """Where the network is drawn: at its coordinates, or at places that are found; None if it is not drawn."""
+        if not self.laid_out:
+            found: Coordinates | None = self.matrix.coordinates
+            return found if found is not None and bool(found.there.any()) else None
+        return find_places(self.matrix.graph())
 
     @property
     def said(self) -> dict[str, str]:

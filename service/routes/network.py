@@ -12,6 +12,7 @@ from service.http.etags import Tagged
 from service.http.parameters import known_parameters
 from service.settings import variable
 from service.state import Opened, ReadPermit, Shared
+from service.views.pictures.layout import LAYOUT, MOST
 from storage.errors import Conflict, LimitExceeded
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ def get_network(*, job_id: str, service: Shared, opened: Opened, tagged: Tagged,
     """The network in a plane, for maps: where the vertices are, and which of them an edge joins.
 
     Four bytes are the length of a JSON object (little-endian uint32). The object follows; its members are `vertices`
-    and `edges` (how many), `labels` (of all vertices), `system` (`lonlat` or `plane`), `origin`, `directed`, `unit`,
-    `sources` and `targets` (how many, null for all vertices). Then arrays without gaps, little-endian: `x` and `y`
+    and `edges` (how many), `labels` (of all vertices), `system` (`lonlat`, `plane`, or `layout`: places that were found
+    for a graph of at most 1,000 vertices without coordinates), `origin`, `directed`, `unit`, `sources` and `targets`
+    (how many, null for all vertices). Then arrays without gaps, little-endian: `x` and `y`
     (float32, relative to `origin`, NaN for a vertex without coordinates; metres of a plane that touches the Earth in
     the middle of the network if the system is `lonlat`), `edges` (int32, the two ends of each, as positions in
     `labels`), `sources` and `targets` (int32, in the order of rows and columns, absent where null).
@@ -42,11 +44,12 @@ def get_network(*, job_id: str, service: Shared, opened: Opened, tagged: Tagged,
 
     matrix = opened.matrix
     _check_size(matrix, service.settings.max_cells)
-    placed = matrix.coordinates
-    if placed is None or not placed.there.any():
+    placed = opened.places
+    if placed is None:
         raise Conflict(
-            f"the graph of job {job_id} has no coordinates, so there is no map of it; upload it in a format that has "
-            "them (GraphML of OSMnx, OpenStreetMap), and solve it again"
+            f"the graph of job {job_id} has no coordinates, and places are found for graphs of up to {MOST:,} vertices "
+            "that have arcs only, so there is no map of it; upload it in a format that has coordinates (GraphML of "
+            "OSMnx, OpenStreetMap), and solve it again"
         )
     body = packed_network(matrix.graph(), placed, _about(opened))
     return Response(body, headers=tagged, media_type=BINARY)
@@ -70,4 +73,5 @@ def _about(opened: ResultReader) -> dict[str, Any]:
         name: None if matrix.attributes.get(name, "all") == "all" else getattr(matrix, name)
         for name in ("sources", "targets")
     }
-    return {"directed": matrix.directed, "unit": opened.unit, **selected}
+    laid_out = {"system": LAYOUT} if opened.laid_out else {}
+    return {**laid_out, "directed": matrix.directed, "unit": opened.unit, **selected}

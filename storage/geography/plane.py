@@ -65,7 +65,8 @@ def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]
     Args:
         graph: the graph.
         coordinates: the coordinates of the vertices; at least one vertex has coordinates.
-        about: further members of the object; its ``sources`` and ``targets`` are arrays of vertex indices, or None.
+        about: further members of the object, or other ones for those of the same name; its ``sources`` and ``targets``
+            are arrays of vertex indices, or None.
     """
     x, y = projected(coordinates)
     ends = edge_ends(graph, coordinates.there)
@@ -74,7 +75,7 @@ def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]
     selected = {name: about[name] for name in ("sources", "targets")}
     counts = {name: None if found is None else len(found) for name, found in selected.items()}
     head = {
-        **about, **counts, "vertices": graph.n, "edges": len(ends), "system": coordinates.system, "origin": origin,
+        "system": coordinates.system, **about, **counts, "vertices": graph.n, "edges": len(ends), "origin": origin,
         "labels": _exact(graph.labels.tolist()),
     }  # fmt: skip
     text = json.dumps(head, separators=(",", ":")).encode()

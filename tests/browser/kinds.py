@@ -23,6 +23,7 @@ SLOW: Final = {"algorithm": "blocked-floyd-warshall", "dtype": "float64", "threa
 ARRIVES: Final = {
     "job": (".route", "#heat-what:has-text('every entry')"),
     "map": ("#map-read:has-text('arcs')",),
+    "network": ("#map-read:has-text('arcs')",),
     "prepared": (".route",),
     "sums": (".route",),
     "widest": (".route",),
@@ -61,6 +62,7 @@ def fill(site: Site) -> dict[str, str]:
         content = (ROOT / "examples" / file).read_bytes()
         graphs[name] = site.upload(content, name=name, filename=file)["id"]
         matrix = solved(site, graphs[name], fresh=True)
+    protein = solved(site, graphs["Adenylate kinase"])
     helsinki = graphs["Helsinki"]
     placed = site.upload(town(), name="The town", filename="town.graphml", unit="m")["id"]
     skims = b"from,to,minutes,metres,toll\na,b,3,800,0\nb,c,4,1200,2.5\na,c,9,900,0\nc,d,2,300,1\nd,a,6,1500,0\n"
@@ -68,7 +70,7 @@ def fill(site: Site) -> dict[str, str]:
     cycle = site.upload(b"from,to,km\n1,2,3\n2,1,-9\n", name="Negative cycle", directed=True)["id"]
     demands = {"origins": [0, 5, 17], "destinations": [200, 300, 250], "flows": [120, 4.5, 60]}
     jobs = {
-        "job": matrix, "map": solved(site, placed),
+        "job": matrix, "map": solved(site, placed), "network": protein,
         "prepared": solved(site, placed, result="prepared"),
         "sums": solved(site, summed, also=["metres", "toll"]),
         "widest": solved(site, helsinki, semiring="min-max"),

@@ -95,6 +95,24 @@ export function drawEdges(context, network, view, colours, look) {
   }
 }
 
+/** Draw all vertices as dots, far ones first. */
+export function drawVertices(context, network, view, colours, look) {
+  const { width, height } = context.canvas;
+  const shades = Array.from(network.x.keys(), (v) => colours.of(colours.row[v]));
+  const far = (v) => (shades[v] < 0 ? Infinity : shades[v]);
+  const order = [...network.x.keys()].filter((v) => network.may.any[v]).sort((a, b) => far(b) - far(a));
+  const size = clamp((network.length * view.scale) / 5, 2, 5) * view.ratio;
+  context.strokeStyle = look.paper;
+  context.lineWidth = view.ratio;
+  for (const v of order) {
+    context.beginPath();
+    context.arc((network.x[v] - view.x) * view.scale + width / 2, (view.y - network.y[v]) * view.scale + height / 2, size, 0, 2 * Math.PI);
+    context.fillStyle = shades[v] < 0 ? look.dim : colours.shade(shades[v], look);
+    context.fill();
+    context.stroke();
+  }
+}
+
 /** What lies above the edges: the route, its ends with their names, the vertex under the cursor, the scale. */
 export class Overlay {
   constructor(context, network, view, look) {

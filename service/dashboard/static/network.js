@@ -36,6 +36,7 @@ export class Network {
     this.labels = about.labels;
     this.unit = about.unit;
     this.metres = about.system === "lonlat";
+    this.dots = about.system === "layout";  // vertices are drawn, too: there is no street that shows where they are
     this.n = about.vertices;
     this.x = take(Float32Array, this.n);
     this.y = take(Float32Array, this.n);

@@ -1,7 +1,7 @@
 // The map as a picture that can be moved.  Drawing a hundred thousand edges takes longer than a frame, so while the view
 // moves, the last picture is moved instead; the edges are drawn again once the view rests.
 
-import { Colours, Overlay, drawEdges, scheme } from "./cartography.js";
+import { Colours, Overlay, drawEdges, drawVertices, scheme } from "./cartography.js";
 
 const QUICK = 30;    // edges that take fewer milliseconds are drawn again even while the view moves
 const IDLE = 140;    // milliseconds without a move before the edges are drawn again
@@ -138,6 +138,7 @@ export class Picture {
     clearTimeout(this.due);
     const began = performance.now();
     drawEdges(this.ink, this.network, this.view, this.colours, this.look);
+    if (this.network.dots) drawVertices(this.ink, this.network, this.view, this.colours, this.look);
     this.took = performance.now() - began;
     this.stale = false;
     this.drawn = { ...this.view };

@@ -74,6 +74,7 @@ class NetworkMap:
         ends: names of the first and the last vertex of the route, or of the first only.
         classes: bounds of isochrones, ascending; empty for continuous colours.
         unit: the unit of the distances; None if it is not known.
+        dots: whether vertices are drawn, too.
     """
 
     graph: Graph
@@ -86,6 +87,7 @@ class NetworkMap:
     ends: Sequence[str] = ()
     classes: Sequence[float] = field(default=())
     unit: str | None = None
+    dots: bool = False
 
 
 def draw_map(network: NetworkMap, scheme: Scheme) -> Figure:
@@ -110,6 +112,8 @@ def draw_map(network: NetworkMap, scheme: Scheme) -> Figure:
     lines, colours = _lines(network, x, y)
     colour_map, norm = _colours(network, scheme)
     _draw_lines(axes, (lines, colours), scheme, (colour_map, norm))
+    if network.dots:
+        _draw_vertices(axes, network, scheme, (colour_map, norm))
     axes.autoscale_view()
     axes.margins(0.03)
     _draw_route(axes, network, scheme, (x, y))
@@ -178,6 +182,16 @@ def _draw_lines(axes: Axes, lines: tuple[Floats, Floats], scheme: Scheme, colour
         zorder=2,
     )
     axes.add_collection(drawn)
+
+
+def _draw_vertices(axes: Axes, network: NetworkMap, scheme: Scheme, colours: tuple[Colormap, Normalize]) -> None:
+    """Draw all vertices as dots, from far to near."""
+    x, y = projected(network.coordinates)
+    far = np.where(np.isnan(network.distances), np.inf, network.distances)
+    order = np.argsort(far, kind="stable")[::-1]
+    shades = _shades(network.distances[order], scheme, colours)
+    size = float(np.clip(1500 / len(order), 4, 40))
+    axes.scatter(x[order], y[order], s=size, c=shades, edgecolors=scheme.paper, linewidths=0.5, zorder=2.5)
 
 
 def _shades(distances: Floats, scheme: Scheme, colours: tuple[Colormap, Normalize]) -> Any:

@@ -21,6 +21,8 @@ def town(tmp_path_factory):
     assert main.run(["solve", str(folder / "roads.csv"), *both, "--out", str(folder / "solved")]) == 0
     assert main.run(["prepare", str(folder / "roads.csv"), *both, "--out", str(folder / "prepared")]) == 0
     assert main.run(["solve", str(folder / "roads.csv"), "--out", str(folder / "plain")]) == 0
+    (folder / "line.csv").write_text("from,to\n" + "".join(f"{k},{k + 1}\n" for k in range(1, 1001)))
+    assert main.run(["solve", str(folder / "line.csv"), "--directed", "--out", str(folder / "large")]) == 0
     return folder
 
 
@@ -49,13 +51,22 @@ def test_no_path_and_classes_and_dark(town, tmp_path, capsys):
     assert "there is no path from 1 to 4" in said.err
 
 
+def test_a_small_graph_without_coordinates(town, tmp_path, capsys):
+    out = tmp_path / "network.svg"
+    assert main.run(["plot", str(town / "plain"), "--map", "--from", "1", "--to", "3", "-o", str(out)]) == 0
+    said = capsys.readouterr()
+    assert "a map of 3 of 6 vertices, reached from 1" in said.out
+    assert "note: the graph has no coordinates, so short distances are drawn short; directions mean nothing" in said.err
+    assert "</svg>" in out.read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["solved", "--map"], "name it with --from VERTEX"),
         (["solved", "--from", "1"], "--from is for maps: say --map, too"),
         (["solved", "--dark"], "--dark is for maps"),
-        (["plain", "--map", "--from", "1"], "has no coordinates: give them with --nodes"),
+        (["large", "--map", "--from", "1"], "has no coordinates: give them with --nodes"),
         (["solved", "--map", "--from", "6"], "vertex 6 has no coordinates"),
         (["solved", "--map", "--from", "9"], "no vertex '9'"),
         (["solved", "--map", "--from", "1", "--classes", "5,2"], "ascending distances above 0"),

@@ -472,9 +472,14 @@ def test_the_page_of_a_result(client: TestClient, service: Service, bench: Bench
     assert 'There is no path from a to e"f' in " ".join(no_path.text.split())
 
 
-def test_a_result_with_coordinates_has_a_map(client: TestClient, service: Service, bench: Bench):
+def test_a_result_with_coordinates_has_a_map_and_a_small_one_without_a_network(
+    client: TestClient, service: Service, bench: Bench
+):
     owner = log_in(client, service)
-    plain, _ = own(service, bench, owner)
+    small, _ = own(service, bench, owner)
+    ring = np.arange(1001)
+    large, _ = build_graph(ring, np.roll(ring, 1), np.ones(1001), n=1001, directed=True)
+    plain, _ = give(service, bench, owner, bench.solved(large, "uint16")[0])
     spots = Coordinates(np.array([0.0, 1, 2, 3]), np.zeros(4), False)
     placed = replace(small_graph(), coordinates=spots)
     there, _ = give(service, bench, owner, bench.solved(placed, "int32")[0])
@@ -486,6 +491,11 @@ def test_a_result_with_coordinates_has_a_map(client: TestClient, service: Servic
 
     assert maps(f"/jobs/{plain}") == []
     assert maps(f"/jobs/{there}") == [there]
+    assert maps(f"/jobs/{small}") == [small]
+    said = " ".join(Tags(client.get(f"/jobs/{small}").text).text.split())
+    assert "The network" in said
+    assert "directions mean nothing" in said
+    assert "directions mean nothing" not in client.get(f"/jobs/{there}").text
     # a source alone stays in its field, so that a link to a map may have one without a target
     fields = {
         attributes.get("id"): attributes for _, attributes in Tags(client.get(f"/jobs/{there}?source=30").text).tags

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.settings import Settings
+from service.views.pictures import layout
 from storage.geography.coordinates import Coordinates
 from storage.graph.graph import Graph, build_graph
 from storage.jobs.keys import KeyStore
@@ -84,12 +85,29 @@ def test_selected_sources_and_targets_are_in_the_order_of_rows_and_columns(clien
     assert (arrays["sources"].tolist(), arrays["targets"].tolist()) == ([2, 0], [1, 3, 0])
 
 
-def test_no_coordinates_no_map(client: TestClient, bench: Bench):
+@pytest.mark.parametrize("kind", ["matrix", "prepared", "no coordinate is there"])
+def test_a_small_graph_without_coordinates_is_laid_out(client: TestClient, bench: Bench, kind: str):
+    client.app.state.service.answering.pool = InlinePool()
+    graph = small_graph() if kind != "no coordinate is there" else placed(small_graph(), [GONE] * 4, [GONE] * 4)
+    job, _ = (bench.prepared if kind == "prepared" else bench.solved)(graph, "int32")
+    about, arrays = read(client.get(f"/v1/jobs/{job}/network").content)
+    assert about["system"] == "layout"
+    assert arrays["edges"].tolist() == [[0, 1], [0, 2], [0, 3], [1, 2]]
+    apart = np.hypot(*(arrays[name][:, None] - arrays[name] for name in "xy"))
+    assert (apart[~np.eye(4, dtype=bool)] > 0.1).all()
+    again, same = (read(client.get(f"/v1/jobs/{job}/network").content)[1][name] for name in "xy")
+    np.testing.assert_array_equal([again, same], [arrays["x"], arrays["y"]])
+
+
+def test_no_coordinates_no_map(client: TestClient, bench: Bench, monkeypatch):
     job, _ = bench.solved(small_graph(), "int32")
+    monkeypatch.setattr(layout, "MOST", 3)
     said = problem(client.get(f"/v1/jobs/{job}/network"), 409, "conflict")
     assert "no coordinates" in said["detail"]
+    assert "up to 1,000 vertices" in said["detail"]
     assert "OSMnx" in said["detail"]
-    job, _ = bench.solved(placed(small_graph(names=True), [GONE] * 4, [GONE] * 4), "int32")
+    lone, _ = build_graph([], [], [], n=3, directed=True)
+    job, _ = bench.solved(lone, "int32")
     assert "no coordinates" in problem(client.get(f"/v1/jobs/{job}/network"), 409, "conflict")["detail"]
     table = bench.tabled(placed(small_graph(real=True), [0.0] * 4, [0.0] * 4), result="measures", measures=["mean"])
     assert "table" in problem(client.get(f"/v1/jobs/{table}/network"), 409, "conflict")["detail"]

@@ -62,7 +62,7 @@ def fill(site: Site) -> dict[str, str]:
         content = (ROOT / "examples" / file).read_bytes()
         graphs[name] = site.upload(content, name=name, filename=file)["id"]
         matrix = solved(site, graphs[name], fresh=True)
-    protein = solved(site, graphs["Adenylate kinase"])
+    protein = solved(site, graphs["Adenylate kinase"], fresh=True)
     helsinki = graphs["Helsinki"]
     placed = site.upload(town(), name="The town", filename="town.graphml", unit="m")["id"]
     skims = b"from,to,minutes,metres,toll\na,b,3,800,0\nb,c,4,1200,2.5\na,c,9,900,0\nc,d,2,300,1\nd,a,6,1500,0\n"

@@ -167,7 +167,7 @@ def test_the_picture_is_of_the_matrix_and_can_be_walked(site: Site, visit: Visit
     expect(page.locator("#heat-what")).to_contain_text("every entry, from whole tiles")
     assert tiles == [200] * 5
     assert page.evaluate(COLOURS) > 100
-    page.get_by_role("button", name="Nearer").click()
+    page.get_by_role("button", name="Nearer", exact=True).click()
     expect(page.locator("#heat-what")).to_contain_text("rows 75 to 225")
     canvas = page.locator("#heat")
     canvas.focus()

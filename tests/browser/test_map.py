@@ -208,8 +208,28 @@ def test_a_map_on_every_screen(visit: Visit, mapped: str, axe: str, scheme: str,
     assert (sum(pixel[:3]) > 3 * 128) == (scheme == "light"), "the paper of the map is that of the page"
 
 
-def test_a_result_without_coordinates_has_no_map(site: Site, visit: Visit):
-    graph = site.upload(b"1 2 3\n2 3 4\n", name="no places")
+def test_a_small_result_without_coordinates_has_a_network(site: Site, visit: Visit):
+    ends = [(v, v + step) for v in range(36) for step in (1, 6) if v + step < 36 and (step > 1 or (v + 1) % 6)]
+    graph = site.upload("".join(f"{a} {b} 1\n" for a, b in ends).encode(), name="no places", directed=False)
+    job = site.wait(site.submit(graph["id"])["id"])
+    page = visit()
+    page.goto(f"/jobs/{job['id']}?source=0&target=35")
+    expect(page.get_by_role("heading", name="The network")).to_be_visible()
+    expect(page.get_by_text("The graph has no coordinates")).to_be_visible()
+    expect(page.locator("#map-read")).to_contain_text("0 → 35: 10 over 10 arcs")
+    page.wait_for_function(DRAWN, arg=8)
+    page.locator("#map").focus()
+    page.keyboard.press("ArrowDown")  # the cursor appears at the source
+    expect(page.locator("#map-read")).to_have_text("From 0")
+    for key in ("ArrowDown", "ArrowUp"):  # the lattice may be turned, so one of these has no vertex
+        page.keyboard.press(key)
+        if page.locator("#map-read").inner_text() != "From 0":
+            break
+    expect(page.locator("#map-read")).to_contain_text(re.compile(r"^0 → \d+: \d"))
+
+
+def test_a_result_that_is_not_small_and_has_no_coordinates_has_no_map(site: Site, visit: Visit):
+    graph = site.upload("".join(f"{k} {k + 1}\n" for k in range(1000)).encode(), name="a long line", directed=True)
     job = site.wait(site.submit(graph["id"])["id"])
     page = visit()
     page.goto(f"/jobs/{job['id']}")

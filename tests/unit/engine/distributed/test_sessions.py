@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba import typeof
 
 from engine.api.solve import make_plan
 from engine.distributed import sessions
 from engine.distributed.messages import DistributedJob, TaskFailure, TaskRequest, TaskResult, code_digest
+from engine.distributed.rows_worker import RowsWorker
 from engine.model.problem import Options
 from storage.graph.graph import build_graph
 
@@ -40,20 +43,28 @@ def job(tmp_path: Path) -> DistributedJob:
     exchange_dir = tmp_path / "exchange"
     exchange_dir.mkdir()
     return DistributedJob(
-        "run",
-        code_digest(),
-        "",
-        str(exchange_dir),
-        plan,
-        (None, None),
-        "none",
-        True,
-        False,
-        True,
-        (2, 2),
-        (2, 2),
-        "cpu",
+        run="run",
+        code=code_digest(),
+        exchange_dir=str(exchange_dir),
+        device="cpu",
+        store="",
+        plan=plan,
+        sides=(None, None),
+        compression="none",
+        nonnegative=True,
+        reduced=False,
+        integral=True,
+        tile=(2, 2),
+        shape=(2, 2),
     )
+
+
+def test_sides_of_a_job_by_rows_suit_the_kernels_that_are_compiled_ahead(job: DistributedJob) -> None:
+    side = np.arange(2)
+    worker = RowsWorker(replace(job, sides=(side.tobytes(), side.tobytes())), 1)
+    for given in (worker._sources, worker._targets):
+        np.testing.assert_array_equal(given, side)
+        assert typeof(given) == typeof(side)
 
 
 def test_what_goes_wrong_comes_back_as_a_value(session: WorkerSession, job: DistributedJob) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -27,6 +28,9 @@ LEVELS: Final = {
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
+#: The thresholds of Python's search for garbage when each block of :func:`rare_collections` began.
+_RARE: Final = list[tuple[int, int, int]]()
+_RARE_LOCK: Final = threading.Lock()
 LEVEL_VARIABLE: Final = "APSP_CPU_LEVEL"
 #: Signals whose handlers may raise an exception.  Python's own handler of SIGINT (Ctrl-C) does.
 INTERRUPTS: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
@@ -57,6 +61,26 @@ def signals_postponed() -> Iterator[None]:
             signal.signal(number, handler)
         for number, frame in came:
             handlers[number](number, frame)
+
+
+@contextlib.contextmanager
+def rare_collections() -> Iterator[None]:
+    """Context manager: look for garbage rarely in this process until the last such block of all threads has ended.
+
+    A compiler makes many objects that live until it ends; looking among them took 7 % of its processor time.
+    """
+    with _RARE_LOCK:
+        _RARE.append(gc.get_threshold())
+        if _RARE[0][0]:  # 0: it never looks
+            gc.set_threshold(max(_RARE[0][0], 100_000), 50, 50)
+    try:
+        yield
+    finally:
+        with _RARE_LOCK:
+            usual = _RARE[0]
+            _RARE.pop()
+            if not _RARE:
+                gc.set_threshold(*usual)
 
 
 def usable_processors(groups: Sequence[str] | None = None) -> int:

@@ -44,7 +44,7 @@ import numpy as np
 
 from engine.graph.kernels.loading import defined, is_known, know_runtime, rebuilt
 from engine.model.progress import WAITING, NotCompiledError, compilation, note_not_kept, only_ready
-from engine.model.system import signals_postponed
+from engine.model.system import rare_collections, signals_postponed
 
 #: Folder, next to the source file of a kernel, in which numba keeps the compiled kernel if it can write there.
 BESIDE: Final = "__pycache__"
@@ -143,6 +143,8 @@ class CompiledKernel:
         self._writes = False
         self.dispatcher._cache = self
         self.dispatcher.compile = self.compile
+        self._call_template = self.dispatcher.get_call_template
+        self.dispatcher.get_call_template = self.call_template
         # skip numba's hook that imports extensions of other packages, because no kernel takes types that they define
         self.dispatcher._compilation_chain_init_hook = lambda: None
         KERNELS[self.name] = self
@@ -166,8 +168,22 @@ class CompiledKernel:
         name = self.function.__name__
         if WAITING.refuse:
             raise NotCompiledError(f"{name} is not compiled")
-        with compilation(name), signals_postponed():
+        with compilation(name), signals_postponed(), rare_collections():
             return self._compile(signature)
+
+    def call_template(self, inputs: Any, named: dict[str, Any]) -> Any:
+        """Return numba's description of the form that another kernel calls, after compiling it.
+
+        numba has a type of its own for each constant.  A loop that begins with the constant 0 and hands its variable on
+        would have two forms of the called kernel compiled, one for this 0 that is never run.  So this uses the types of
+        variables; no kernel asks for the value of a constant.
+
+        Args:
+            inputs: numba's types of the arguments that have no names.
+            named: those of the arguments by name.
+        """
+        plain = numba.types.unliteral
+        return self._call_template([plain(kind) for kind in inputs], {name: plain(named[name]) for name in named})
 
     def holds(self, signature: Any) -> bool:
         """Return whether the form for a signature is loaded or can be loaded.

@@ -50,6 +50,8 @@ PARTS: Final = {
     "core.runtime._nrt_python.c_helpers": None,
     "core.cpu.CPUContext.load_additional_registries": ("self",),
     "core.dispatcher.Dispatcher.compile": ("self", "sig"),
+    "core.dispatcher.Dispatcher.get_call_template": ("self", "args", "kws"),
+    "core.types.unliteral": ("lit_type",),
     "core.dispatcher.Dispatcher._compilation_chain_init_hook": ("self",),
     "core.codegen.CPUCodegen.magic_tuple": ("self",),
 }

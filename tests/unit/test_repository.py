@@ -272,6 +272,12 @@ def test_what_fails_beside_the_others_runs_once_more_with_nothing_beside_it(monk
     assert ("tests/deploy/test_image.py" in calls[1]) == ("beside" in again), "nothing was noted, so all of them run"
 
 
+def own_plugins(monkeypatch):
+    """Each pytest that is started loads only the plugin that the script needs; all of them take a second to import."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist.plugin")
+
+
 @pytest.mark.parametrize("failing", [None, "plain", "beside", "alone", "behind one that fails once"])
 def test_after_a_failing_test_the_script_fails_with_x_too(monkeypatch, tmp_path, failing):
     start, run = subprocess.Popen, subprocess.run
@@ -295,6 +301,7 @@ def test_after_a_failing_test_the_script_fails_with_x_too(monkeypatch, tmp_path,
     monkeypatch.setattr(dev.os, "cpu_count", lambda: 0)
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(subprocess, "Popen", start)
+    own_plugins(monkeypatch)
     assert (dev.test(["-x"]) != 0) == (failing is not None)
 
 
@@ -303,6 +310,7 @@ def test_of_what_runs_beside_the_others_only_what_failed_runs_once_more(monkeypa
     """pytest notes it where it is told to; where a file could not be read, no test ran, and all of them run again."""
     start = subprocess.Popen
     dev, calls = script_whose_commands_are_noted(monkeypatch)
+    own_plugins(monkeypatch)
     monkeypatch.setattr(dev, "BESIDE", tmp_path / "beside")
     (tmp_path / "test_it.py").write_text("def test_good(): pass\ndef test_bad(): assert False\n")
     if broken:

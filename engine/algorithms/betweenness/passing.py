@@ -141,11 +141,13 @@ class PassingSearches:
             SolveFailed: there are too many shortest paths for float64, or the flow that arrives differs from the flow
                 that left the source.
         """
-        rows = np.arange(len(self._task.sources)) if rows is None else rows
+        count = len(self._task.sources) if rows is None else len(rows)
+        by_rows = self._by_rows(count)
+        if rows is None:
+            rows = by_rows.near() if by_rows else np.arange(count)
         size = self._piece(len(rows), team.threads)
         pieces = [rows[at : at + size] for at in range(0, len(rows), size)]
-        waiting, stopped, done, told = iter(pieces), threading.Event(), 0, 0
-        by_rows = self._by_rows(len(rows))
+        waiting, stopped, done, told = iter(pieces), threading.Event(), count - len(rows), 0
 
         def work(worker: int) -> None:
             nonlocal done, told
@@ -177,7 +179,7 @@ class PassingSearches:
         """Return how many sources a thread takes at once."""
         n, arcs = len(self._task.kept), len(self._arcs.heads)
         if (by_rows := self._by_rows(rows)) is not None:
-            return min(by_rows.height, max(1, -(-rows // threads)))
+            return by_rows.piece(-(-rows // threads))
         return max(1, min(PIECE, VISITED // max(1, n + arcs), -(-rows // (PIECES * threads))))
 
     def _joined(self) -> Passed:

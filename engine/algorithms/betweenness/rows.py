@@ -1,4 +1,4 @@
-"""Finds rows of distances from several sources by simultaneous searches, and counts the shortest paths in each row."""
+"""Finds rows of distances from several sources by simultaneous searches, and counts the shortest paths in them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from engine.algorithms.betweenness.numbering import PathArcs
 from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.backend import CpuBackend
-from engine.devices.cpu.betweenness.levels import TAKEN, pass_levels
-from engine.devices.cpu.betweenness.tracing import DIGIT, pass_rows
+from engine.devices.cpu.betweenness.gathering import gather_near
+from engine.devices.cpu.betweenness.together import pass_together
 from engine.devices.cpu.betweenness.vectors import LANES
 from engine.devices.cpu.bfs_bits import BreadthFirst
 from engine.graph.transpose import transposed
@@ -26,6 +26,8 @@ Indices = npt.NDArray[np.int64]
 HELD_ROWS: Final = 512
 #: Most bytes of the rows of distances that a thread holds; it holds at least one row, even if that row is larger.
 HELD_BYTES: Final = 64 << 20
+#: How many vertices are looked at for the sources near a source, and, where these did not suffice, once more.
+LOOKS: Final = (64, 1024)
 
 
 class RowPasses:
@@ -41,6 +43,8 @@ class RowPasses:
 
     #: The largest distance that a row may hold.
     LONGEST: ClassVar[float] = WORK_TYPES["int32"].largest
+    #: How often vertices on a cycle of tight arcs are passed before they are sorted.
+    PASSES: ClassVar[int] = 16
 
     def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices, Floats], kept: Floats) -> None:
         self._sources, self._kept, self._unit = sources, kept, len(arcs.weights) == 0
@@ -49,8 +53,29 @@ class RowPasses:
         self._arcs = Arcs(arcs.indptr, arcs.heads, weights)
         prepare(self._arcs)  # called once here, before several threads need the result, which is cached
         into, tails, places = transposed(arcs.indptr, arcs.heads)
-        self._into = into, tails, arcs.weights if self._unit else arcs.weights[places], places
-        self.height = max(1, min(HELD_ROWS, HELD_BYTES // max(1, len(kept) * self._kind.dtype.itemsize)))
+        heads = np.repeat(np.arange(len(kept), dtype=np.int32), np.diff(into))
+        # an arc that is longer than any distance is never tight, and its sum with a distance has to fit int32
+        lengths = np.minimum(weights[places], WORK_TYPES["int32"].largest).astype(np.int32)
+        self._into = heads, tails, lengths, places, np.flatnonzero(np.diff(into) == 0)
+        self._sides = (arcs.indptr, arcs.heads), (into, tails)
+        self._held = max(1, min(HELD_ROWS, HELD_BYTES // max(1, len(kept) * self._kind.dtype.itemsize)))
+
+    def piece(self, share: int) -> int:
+        """Return how many sources a thread takes at once if it has to do ``share`` in all."""
+        share = max(1, min(self._held, -(-share // LANES) * LANES))
+        return share - share % LANES if share > LANES else share
+
+    def near(self) -> Indices:
+        """Return the positions of the sources, those that are near each other next to each other.
+
+        Sources without arcs reach nothing, so they are left out, but for one if there is no other.
+        """
+        sources = self._sources[0]
+        some = np.flatnonzero(np.diff(self._arcs.indptr)[sources])
+        if len(some) == 0:
+            return np.arange(min(1, len(sources)))
+        found: Indices = some[gather_near(*self._sides, sources[some], LANES, np.array(LOOKS))]
+        return found
 
     def worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
         """Return the function with which a thread counts the paths from some sources.
@@ -63,20 +88,8 @@ class RowPasses:
         """
         n, arcs = len(self._kept), self._arcs
         backend = (BreadthFirst if self._unit else CpuBackend)(1)
-        block = np.empty((self.height, n), self._kind.dtype)
-        moved = np.empty(len(arcs.heads) + 1 if len(sums[3]) else 0, np.int64)
-        space = (
-            np.empty(n, np.int32),
-            np.empty(n, np.int32),
-            np.empty(2**DIGIT + 1, np.int64),
-            np.zeros((n, 2)),
-            np.empty(len(arcs.heads) + 1, np.int32),
-            moved,
-            np.empty(n, np.int64),
-            self._kept.copy(),
-        )
-
-        out, lanes = (arcs.indptr, arcs.heads), self._lanes() if self._unit else ()
+        block = np.empty((self._held, n), self._kind.dtype)
+        space = self._space(flows=len(sums[3]) > 0)
 
         def search(rows: Indices) -> int:
             found = block[: len(rows)]
@@ -84,22 +97,37 @@ class RowPasses:
             while searches.waiting:
                 searches.take(0)
             given = self._sources, rows, (found, self._kind.sentinel()), self._kept
-            if self._unit:
-                return int(pass_levels((self._into, out), *given, (space, *lanes), sums))
-            return int(pass_rows(self._into, *given, space, sums))
+            return int(pass_together(self._into, *given, space, sums))
 
         return search
 
-    def _lanes(self) -> tuple[Any, ...]:
-        """Return the work space of a thread that takes LANES sources at once, each in one entry of every vector."""
-        n = len(self._kept)
-        vectors = (_aligned(n) for _ in range(3))
-        return np.empty((n, LANES), np.int32), *vectors, *(np.empty(k * n, np.int32) for k in (1, 1, TAKEN))
+    def _space(self, *, flows: bool) -> tuple[Any, ...]:
+        """Return the work space of a thread; ``flows`` says whether the flow over arcs is counted."""
+        n, arcs = len(self._kept), len(self._arcs.heads) + 1
+        tight = np.zeros(n + 1, np.int64), np.empty(arcs, np.int32), np.empty(arcs, np.uint8)
+        walk = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int32)
+        places = np.empty(n, np.int32), np.zeros(n, np.uint8), np.empty(n, np.int32)
+        taken = np.empty(LANES * n, np.int32), np.empty(LANES * n, np.uint8)
+        return (
+            _aligned(n, self._kind.dtype),
+            tight,
+            np.empty(arcs if flows else 0, np.int64),
+            walk,
+            places,
+            np.arange(n, dtype=np.int32),
+            taken,
+            self.PASSES,
+            np.zeros(n, np.uint16),
+            _aligned(n, np.dtype(np.float64)),
+            _aligned(n, np.dtype(np.float64)),
+            np.zeros((4, LANES)),
+        )
 
 
-def _aligned(n: int) -> Floats:
-    """Return zeros of shape (n, LANES), each row in a cache line of its own."""
-    memory = np.zeros(8 * n * LANES + 64, np.uint8)
+def _aligned(n: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return zeros of shape (n, LANES) that begin with a cache line."""
+    size = n * LANES * kind.itemsize
+    memory = np.zeros(size + 64, np.uint8)
     skip = -memory.ctypes.data % 64
-    found: Floats = memory[skip : skip + 8 * n * LANES].view(np.float64).reshape(n, LANES)
+    found: npt.NDArray[Any] = memory[skip : skip + size].view(kind).reshape(n, LANES)
     return found

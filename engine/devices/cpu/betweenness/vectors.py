@@ -1,7 +1,8 @@
-"""Operations on eight counts side by side, written as vector instructions, because numba does not vectorise such short
-loops.
+"""Eight numbers side by side, one for each of eight sources, as values that kernels can hold and add.
 
-A row of eight float64 is a cache line; LLVM splits it where registers are narrower.
+numba does not vectorise such short loops, so these operations are written as vector instructions.  A *line* is eight
+float64, which fill a cache line; LLVM splits it where registers are narrower.  Which of the eight sources something is
+true of is told by a *mask*, an integer of eight bits.
 """
 
 from __future__ import annotations
@@ -10,177 +11,263 @@ from typing import Any, Final
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
 
 #: Sources side by side: as many float64 as a cache line has.
 LANES: Final = 8
 
 _DOUBLE: Final = ir.DoubleType()
-_ROW: Final = ir.VectorType(_DOUBLE, LANES)
 _I64: Final = ir.IntType(64)
 _I32: Final = ir.IntType(32)
-#: Bytes of alignment that loads and stores assume.  Rows are aligned to cache lines for speed, but need not be.
+_LINE: Final = ir.VectorType(_DOUBLE, LANES)
+_STEPS: Final = ir.VectorType(_I32, LANES)
+_MASK: Final = ir.VectorType(ir.IntType(1), LANES)
+#: Bytes of alignment that loads and stores assume.  Lines are aligned to cache lines for speed, but need not be.
 _ALIGN: Final = 8
 
 
-class _Arrays:
-    """The data pointers of the arguments of an intrinsic, by their position; the third argument is a tuple of arrays of
-    rows.
-    """
+class LineType(types.Type):  # type: ignore[misc]
+    """numba's type of eight float64."""
 
-    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
-        self._given, self._types, self._context, self._builder = args, signature.args, context, builder
+    def __init__(self) -> None:
+        super().__init__(name="Line")
 
-    def data(self, k: int) -> Any:
-        """Return the data pointer of argument ``k``, an array."""
-        return self._pointer(self._types[k], self._given[k])
 
-    def _pointer(self, kind: Any, value: Any) -> Any:
-        return self._context.make_array(kind)(self._context, self._builder, value).data
+class LengthsType(types.Type):  # type: ignore[misc]
+    """numba's type of eight lengths, int32."""
 
-    def rows(self, which: int, v: Any) -> Any:
-        """Return the pointer to row ``v`` of array ``which`` in the tuple, the third argument."""
-        value = self._builder.extract_value(self._given[2], which)
-        pointer = self._pointer(self._types[2].dtype, value)
-        return self._builder.gep(self._builder.bitcast(pointer, _ROW.as_pointer()), [v])
+    def __init__(self) -> None:
+        super().__init__(name="Lengths")
 
-    def hops(self, v: Any) -> Any:
-        """Return the pointer to the hops to vertex ``v``, which are the fourth argument."""
-        kind = ir.VectorType(_I32, LANES)
-        return self._builder.gep(self._builder.bitcast(self.data(3), kind.as_pointer()), [v])
 
-    def times(self) -> Any:
-        """Return the array, shape (LANES,), that is the second entry of the fifth argument."""
-        pointer = self._pointer(self._types[4].types[1], self._builder.extract_value(self._given[4], 1))
-        return self._builder.load(self._builder.bitcast(pointer, _ROW.as_pointer()), align=_ALIGN)
+line, lengths = LineType(), LengthsType()
 
-    def place(self) -> Any:
-        """Return the first argument: vertex, level, first arc, and one past the last arc."""
-        return [self._builder.extract_value(self._given[0], k) for k in range(4)]
+
+@register_model(LineType)
+class _LineModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _LINE)
+
+
+@register_model(LengthsType)
+class _LengthsModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _STEPS)
 
 
 def _spread(builder: Any, value: Any) -> Any:
     """Return a vector with ``value`` in all eight lanes."""
     vector = ir.VectorType(value.type, LANES)
     undefined = ir.Constant(vector, ir.Undefined)
-    one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
+    one = builder.insert_element(undefined, value, _I32(0))
     return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
 
 
-def _at_level(builder: Any, hops: Any, level: Any) -> Any:
-    """Return a vector that says for each lane whether its entry in the row at ``hops`` is ``level``."""
-    row = builder.load(hops, align=4)
-    return builder.icmp_signed("==", row, _spread(builder, builder.trunc(level, _I32)))
+def _place(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
+    """Return the pointer to row ``row`` of an array with eight entries in a row."""
+    data = context.make_array(kind)(context, builder, array).data
+    vector = ir.VectorType(context.get_data_type(kind.dtype), LANES)
+    return builder.gep(builder.bitcast(data, vector.as_pointer()), [row])
 
 
-def _reduce(builder: Any, name: str, vector: Any) -> Any:
-    """Return the sum (``name`` is ``fadd``) or the maximum (``fmax``) of the eight numbers of a vector."""
-    before = [_DOUBLE] if name == "fadd" else []
-    called = f"llvm.vector.reduce.{name}.v{LANES}f64"
-    reduce = builder.module.globals.get(called)
-    if reduce is None:
-        reduce = ir.Function(builder.module, ir.FunctionType(_DOUBLE, [*before, _ROW]), called)
-    first = [ir.Constant(_DOUBLE, 0.0)] if before else []
-    return builder.call(reduce, [*first, vector], fastmath=("reassoc",) if before else ())
+def _lanes(builder: Any, mask: Any) -> Any:
+    return builder.bitcast(builder.trunc(mask, ir.IntType(LANES)), _MASK)
 
 
-def _sum_rows(builder: Any, arcs: tuple[Any, Any, Any], rows: Any, own: Any = None, over: Any = None) -> Any:
-    """Return the sum of the rows that belong to the ends of some arcs; add the scalar product of ``own`` and each of
-    these rows to the entry of its arc in ``over``.
+def _told(builder: Any, lanes: Any) -> Any:
+    return builder.zext(builder.bitcast(lanes, ir.IntType(LANES)), _I64)
 
-    Args:
-        builder: the LLVM builder of the code.
-        arcs: the first arc, one past the last arc, and the pointer to the ends of arcs.
-        rows: pointer to the rows.
-        own: a row; None where nothing is added to ``over``.
-        over: pointer to a number for each arc.
-    """
-    first, last, ends = arcs
-    zero = ir.Constant(_ROW, [0.0] * LANES)
-    entry = builder.block
-    loop, done = builder.append_basic_block("arc"), builder.append_basic_block("done")
-    builder.cbranch(builder.icmp_signed("<", first, last), loop, done)
-    builder.position_at_end(loop)
-    e, total = builder.phi(_I64), builder.phi(_ROW)
-    e.add_incoming(first, entry)
-    total.add_incoming(zero, entry)
-    end = builder.zext(builder.load(builder.gep(ends, [e])), _I64)
-    row = builder.load(builder.gep(rows, [end]), align=_ALIGN)
-    further = builder.fadd(total, row)
-    if own is not None:
-        place = builder.gep(over, [e])
-        part = _reduce(builder, "fadd", builder.fmul(own, row))
-        builder.store(builder.fadd(builder.load(place), part), place)
-    following = builder.add(e, ir.Constant(_I64, 1))
-    e.add_incoming(following, loop)
-    total.add_incoming(further, loop)
-    builder.cbranch(builder.icmp_signed("<", following, last), loop, done)
-    builder.position_at_end(done)
-    found = builder.phi(_ROW)
-    found.add_incoming(zero, entry)
-    found.add_incoming(further, loop)
-    return found
+
+def _steps(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
+    """Return row ``row`` of an array of lengths as eight int32."""
+    found = builder.load(_place(context, builder, kind, array, row), align=2)
+    return found if found.type == _STEPS else builder.zext(found, _STEPS)
 
 
 @intrinsic
-def count_vertex(typing, place, tails, rows, hops):  # type: ignore[no-untyped-def]
-    """Count the shortest paths to a vertex in the lanes in which it is at a level; return the largest count.
-
-    Args:
-        typing: numba's typing context.
-        place: the vertex, the level, the first of its arcs in, and one past the last of them; int64.
-        tails: int32, shape (arcs,).
-        rows: three arrays, float64, shape (n, LANES).  The first one has the counts of the previous level, 0 in all
-            other lanes; the second one receives the counts of this level, 0 in all other lanes; the third one receives
-            the counts of this level, and its other entries do not change.
-        hops: int32, shape (n, LANES).
-    """
-    signature = types.float64(place, tails, rows, hops)
+def spread(typing, value):  # type: ignore[no-untyped-def]
+    """Return a line with ``value`` in all lanes."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature, args)
-        v, level, first, last = arrays.place()
-        total = _sum_rows(builder, (first, last, arrays.data(1)), arrays.rows(0, ir.Constant(_I64, 0)))
-        now = _at_level(builder, arrays.hops(v), level)
-        kept = arrays.rows(2, v)
-        found = builder.select(now, total, ir.Constant(_ROW, [0.0] * LANES))
-        builder.store(found, arrays.rows(1, v), align=_ALIGN)
-        builder.store(builder.select(now, total, builder.load(kept, align=_ALIGN)), kept, align=_ALIGN)
-        return _reduce(builder, "fmax", found)
+        return _spread(builder, args[0])
 
-    return signature, codegen
+    return line(types.float64), codegen
 
 
 @intrinsic
-def hand_back_vertex(typing, place, heads, rows, hops, given, over):  # type: ignore[no-untyped-def]
-    """Sum the flow that leaves a vertex in the lanes in which it is at a level; return the sum over these lanes.
+def load(typing, array, row):  # type: ignore[no-untyped-def]
+    """Return row ``row`` of ``array``, float64, shape (n, LANES)."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.load(_place(context, builder, signature.args[0], *args), align=_ALIGN)
+
+    return line(array, types.int64), codegen
+
+
+@intrinsic
+def store(typing, array, row, value):  # type: ignore[no-untyped-def]
+    """Set row ``row`` of ``array``, float64, shape (n, LANES)."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        builder.store(args[2], _place(context, builder, signature.args[0], *args[:2]), align=_ALIGN)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, line), codegen
+
+
+def _binary(name: str, what: str) -> Any:
+    def typed(typing, a, b):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return getattr(builder, name)(*args)
+
+        return line(line, line), codegen
+
+    typed.__doc__ = what
+    return intrinsic(typed)
+
+
+add = _binary("fadd", "Return the sums of two lines.")
+multiply = _binary("fmul", "Return the products of two lines.")
+divide = _binary("fdiv", "Return the quotients of two lines.")
+
+
+@intrinsic
+def larger(typing, a, b):  # type: ignore[no-untyped-def]
+    """Return the larger of the two numbers in each lane."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return line(line, line), codegen
+
+
+@intrinsic
+def choose(typing, mask, a, b):  # type: ignore[no-untyped-def]
+    """Return ``a`` in the lanes of ``mask``, and ``b`` in the others."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.select(_lanes(builder, args[0]), args[1], args[2])
+
+    return line(types.int64, line, line), codegen
+
+
+@intrinsic
+def keep(typing, mask, a):  # type: ignore[no-untyped-def]
+    """Return ``a`` in the lanes of ``mask``, and 0 in the others."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.select(_lanes(builder, args[0]), args[1], ir.Constant(_LINE, [0.0] * LANES))
+
+    return line(types.int64, line), codegen
+
+
+@intrinsic
+def count_lanes(typing, mask):  # type: ignore[no-untyped-def]
+    """Return the number of lanes in a mask."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.ctpop(builder.and_(args[0], _I64(2**LANES - 1)))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def total(typing, a):  # type: ignore[no-untyped-def]
+    """Return the sum of the eight numbers of a line."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        called = f"llvm.vector.reduce.fadd.v{LANES}f64"
+        reduce = builder.module.globals.get(called)
+        if reduce is None:
+            reduce = ir.Function(builder.module, ir.FunctionType(_DOUBLE, [_DOUBLE, _LINE]), called)
+        return builder.call(reduce, [_DOUBLE(0.0), args[0]], fastmath=("reassoc",))
+
+    return types.float64(line), codegen
+
+
+@intrinsic
+def lengths_of(typing, array, row):  # type: ignore[no-untyped-def]
+    """Return row ``row`` of ``array``, shape (n, LANES), uint16 or int32, as eight lengths."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return _steps(context, builder, signature.args[0], *args)
+
+    return lengths(array, types.int64), codegen
+
+
+@intrinsic
+def tight(typing, array, mine, before, weight, far):  # type: ignore[no-untyped-def]
+    """Return the mask of the sources from which an arc lies on a shortest path to its head.
 
     Args:
         typing: numba's typing context.
-        place: the vertex, the level, the first of its arcs out, and one past the last of them; int64.
-        heads: int32, shape (arcs,).
-        rows: three arrays, float64, shape (n, LANES).  The first one has, for vertices of the next level, the flow that
-            ends there or leaves, divided by the number of paths, 0 in all other lanes.  The second one receives this
-            number for the vertex, 0 in all other lanes.  The third one has the numbers of paths.
-        hops: int32, shape (n, LANES).
-        given: the flow that ends at the vertex, float64; and the number by which all flow in each lane is multiplied,
-            float64, shape (LANES,).
-        over: float64, shape (arcs,); the flow over each arc is added.  None where that is not wanted.
+        array: lengths of all vertices, shape (n, LANES).
+        mine: the lengths of the head.
+        before: the tail.
+        weight: the weight of the arc, int32; a sum with any length fits int32.
+        far: the length that stands for *unreachable*, int32.
     """
-    signature = types.float64(place, heads, rows, hops, given, over)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays, nothing = _Arrays(context, builder, signature, args), ir.Constant(_ROW, [0.0] * LANES)
-        v, level, first, last = arrays.place()
-        now = _at_level(builder, arrays.hops(v), level)
-        count = builder.load(arrays.rows(2, v), align=_ALIGN)
-        own = builder.select(now, count, nothing)
-        more = (own, arrays.data(5)) if isinstance(signature.args[5], types.Array) else ()
-        total = _sum_rows(builder, (first, last, arrays.data(1)), arrays.rows(0, ir.Constant(_I64, 0)), *more)
-        through = builder.fmul(own, total)
-        ending = builder.fmul(arrays.times(), _spread(builder, builder.extract_value(args[4], 0)))
-        share = builder.fdiv(builder.fadd(ending, through), count)
-        builder.store(builder.select(now, share, nothing), arrays.rows(1, v), align=_ALIGN)
-        return _reduce(builder, "fadd", through)
+        tail = _steps(context, builder, signature.args[0], args[0], args[2])
+        arrives = builder.icmp_signed("==", builder.add(tail, _spread(builder, args[3])), args[1])
+        reached = builder.icmp_signed("!=", tail, _spread(builder, args[4]))
+        return _told(builder, builder.and_(arrives, reached))
 
-    return signature, codegen
+    return types.int64(array, lengths, types.int64, types.int32, types.int32), codegen
+
+
+@intrinsic
+def equal(typing, mine, length):  # type: ignore[no-untyped-def]
+    """Return the mask of the lanes in which ``mine``, eight lengths, is ``length``."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return _told(builder, builder.icmp_signed("==", args[0], _spread(builder, args[1])))
+
+    return types.int64(lengths, types.int32), codegen
+
+
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Return the columns of eight vectors of eight entries."""
+    for digit in (1, 2, 4):
+        lower = [j ^ digit | LANES if j & digit else j for j in range(LANES)]
+        upper = [j | LANES if j & digit else j | digit for j in range(LANES)]
+        turned = list(rows)
+        for k in range(LANES):
+            if not k & digit:
+                pair = rows[k], rows[k | digit]
+                for at, places in ((k, lower), (k | digit, upper)):
+                    turned[at] = builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(_I32, LANES), places))
+        rows = turned
+    return rows
+
+
+@intrinsic
+def put_square(typing, block, first, v, array):  # type: ignore[no-untyped-def]
+    """Copy the lengths from eight sources to eight vertices, ``v`` and the next seven.
+
+    Args:
+        typing: numba's typing context.
+        block: shape (rows, n): a row of lengths for each source.
+        first: the first of the eight rows.
+        v: the first vertex.
+        array: of the type of ``block``, shape (n, LANES); receives the lengths.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kind = signature.args[0]
+        block = context.make_array(kind)(context, builder, args[0])
+        n = builder.extract_value(block.shape, 1)
+        vector = ir.VectorType(context.get_data_type(kind.dtype), LANES)
+        rows = []
+        for k in range(LANES):
+            entry = builder.add(builder.mul(builder.add(args[1], _I64(k)), n), args[2])
+            pointer = builder.bitcast(builder.gep(block.data, [entry]), vector.as_pointer())
+            rows.append(builder.load(pointer, align=2))
+        for k, column in enumerate(_transposed(builder, rows)):
+            place = _place(context, builder, signature.args[3], args[3], builder.add(args[2], _I64(k)))
+            builder.store(column, place, align=2)
+        return context.get_dummy_value()
+
+    return types.void(block, types.int64, types.int64, array), codegen

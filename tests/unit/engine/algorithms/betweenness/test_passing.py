@@ -8,7 +8,6 @@ import pytest
 from engine.algorithms.betweenness import passing
 from engine.algorithms.betweenness.numbering import number_arcs
 from engine.algorithms.betweenness.passing import PassingSearches, PassingTask
-from engine.devices.cpu.betweenness import levels
 from engine.devices.cpu.team import Team
 from engine.model.progress import Monitor
 from storage.errors import Cancelled, InvalidRequest, SolveFailed
@@ -77,25 +76,6 @@ def test_rows_and_searches_count_the_same(name, asked, monkeypatch):
     if asked["arcs"]:
         assert len(right.over) == graph.arcs
         np.testing.assert_allclose(right.begins.sum(), right.ends.sum())
-
-
-def test_sources_side_by_side_are_used_where_they_are_near_and_only_there(monkeypatch):
-    taken = []
-    kept = levels._put_side_by_side.py_func
-    near, far = (GRAPHS[name](np.random.default_rng(3)) for name in ("mesh, hops", "long path"))
-    for graph in (near, far):
-        arcs = number_arcs(graph, decimal=True)
-        n = graph.n
-        sources = np.sort(np.random.default_rng(1).permutation(n)[:8]) if graph is far else np.arange(8)
-        block = np.full((8, n), 32767, np.uint16)
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import dijkstra
-
-        matrix = csr_array((np.ones(len(arcs.heads)), arcs.heads, arcs.indptr), shape=(n, n))
-        block[:] = dijkstra(matrix, indices=sources, unweighted=True)
-        space = np.empty((n, 8), np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-        taken.append(kept(block, 0, np.uint16(32767), *space)[0] / n)
-    assert taken[0] < levels.TAKEN < taken[1]
 
 
 def test_too_many_paths_are_refused(monkeypatch):

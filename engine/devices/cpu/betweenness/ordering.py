@@ -1,0 +1,218 @@
+"""Puts the vertices that eight sources reach in one order, in which every shortest path from any of them ascends.
+
+An arc is *tight* for a source if it lies on a shortest path from that source.  The tight arcs of one source have no
+cycle, and sources that are near each other share nearly all of them.  So one order serves all eight sources, but for
+the few vertices on cycles of arcs that are tight for different sources.  Tarjan's algorithm (1972) finds both: followed
+against the arcs, it finishes the strongly connected components in the order of the paths.  A vertex that is a component
+of its own is taken once, in all lanes.  Those on a cycle are taken several times, each time in the lanes in which all
+that comes before them has been taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.devices.cpu.betweenness.vectors import LANES
+from engine.graph.kernels import njit
+
+#: The mark of a vertex that has its place in the order; all other marks are smaller.
+PLACED = 2**31 - 1
+
+
+@njit(nogil=True, cache=True)
+def _look(v, tight, rest):  # type: ignore[no-untyped-def]
+    """Return the lanes in which a tight arc comes from a vertex that waits for its place in these lanes."""
+    ends, tails, masks = tight
+    waits = np.uint8(0)
+    for i in range(ends[v], ends[v + 1]):
+        waits |= masks[i] & rest[tails[i]]
+    return waits
+
+
+@njit(nogil=True, cache=True)
+def _by_length(members, tight, columns, rest, taken, count):  # type: ignore[no-untyped-def]
+    """Take the vertices of a component by their lengths, and at equal lengths by number, as arcs of weight 0 lead to
+    larger numbers; return how many entries ``taken`` has then.
+    """
+    listed, lanes = taken
+    keys, size = np.empty(LANES * len(members), np.int64), 0
+    for v in members:
+        for k in range(LANES):
+            keys[size] = np.int64(columns[v, k]) << 32 | v
+            size += (rest[v] >> k) & 1
+    keys[:size].sort()
+    for i in range(size):
+        v, length = keys[i] & (2**32 - 1), keys[i] >> 32
+        mine = np.uint8(0)
+        for k in range(LANES):
+            mine |= np.uint8((columns[v, k] == length) & (rest[v] >> k)) << k
+        if mine:
+            listed[count], lanes[count] = v, mine
+            count += 1
+            rest[v] &= ~mine
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: ignore[no-untyped-def]
+    """Take the vertices of a component, each in the lanes in which it waits for no other.
+
+    The vertices are visited backwards and forwards by turns, because paths from different sources lead around a cycle
+    in opposite directions.
+
+    Args:
+        members: the vertices, in the order in which the search has found them; they are reordered.
+        tight: the tight arcs into each vertex, as in :func:`order_vertices`.
+        columns: the lengths, shape (n, LANES).
+        rest: uint8, shape (n,): the lanes in which each vertex has yet to be taken, 0 for vertices outside.
+        taken: the entries, as in :func:`order_vertices`.
+        count: the number of entries that there are.
+        passes: after so many passes in both directions the remaining vertices are taken by length.
+
+    Returns:
+        The number of entries.
+    """
+    listed, lanes = taken
+    first, last = 0, len(members)
+    while first < last and passes > 0:
+        passes -= 1
+        at, left = last, last
+        while at > first:
+            at -= 1
+            v = members[at]
+            waits = rest[v] & _look(v, tight, rest)
+            listed[count], lanes[count] = v, rest[v] & ~waits
+            count += waits != rest[v]
+            rest[v] = waits
+            members[left - 1] = v
+            left -= waits != 0
+        first = left
+        for at in range(first, last):
+            v = members[at]
+            waits = rest[v] & _look(v, tight, rest)
+            listed[count], lanes[count] = v, rest[v] & ~waits
+            count += waits != rest[v]
+            rest[v] = waits
+            members[left] = v
+            left += waits != 0
+        last = left
+    if first < last:
+        count = _by_length(members[first:last], tight, columns, rest, taken, count)
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _lanes_of(v, tight, flags):  # type: ignore[no-untyped-def]
+    """Return the lanes in which a vertex is reached: a tight arc leads to it, or it is the source."""
+    ends, _, masks = tight
+    mine = np.uint8(flags[v] & (2**LANES - 1))
+    for i in range(ends[v], ends[v + 1]):
+        mine |= masks[i]
+    return mine
+
+
+@njit(nogil=True, cache=True)
+def _finish(members, tight, flags, columns, space, taken, counts, passes):  # type: ignore[no-untyped-def]
+    """Take a component, whose vertices are the end of the stack; see :func:`order_vertices`."""
+    mark, rest, following = space
+    listed, lanes = taken
+    count, placed = counts
+    for v in members:
+        mark[v] = PLACED
+        following[placed] = v
+        placed += 1
+    if len(members) == 1:
+        listed[count], lanes[count] = members[0], _lanes_of(members[0], tight, flags)
+        return count + 1, placed
+    for v in members:
+        rest[v] = _lanes_of(v, tight, flags)
+    return _take_apart(members, tight, columns, rest, taken, count, passes), placed
+
+
+@njit(nogil=True, cache=True)
+def _descend(root, tight, flags, columns, walk, space, taken, counts, passes):  # type: ignore[no-untyped-def]
+    """Search from ``root`` against the tight arcs, and take every component that is found; see
+    :func:`order_vertices`.
+    """
+    ends, tails, _ = tight
+    stack, path, nexts, low = walk
+    mark, _, _ = space
+    seen, count, placed = counts
+    depth, height = 0, 1
+    path[0], nexts[0], stack[0] = root, ends[root], root
+    mark[root] = low[0] = seen
+    seen += 1
+    while depth >= 0:
+        v, at = path[depth], nexts[depth]
+        if at < ends[v + 1]:
+            nexts[depth] = at + 1
+            u = tails[at]
+            if mark[u] == 0:
+                depth += 1
+                path[depth], nexts[depth], stack[height] = u, ends[u], u
+                height += 1
+                mark[u] = low[depth] = seen
+                seen += 1
+            else:
+                low[depth] = min(low[depth], mark[u])  # a vertex that has its place changes nothing
+            continue
+        lowest = low[depth]
+        if lowest == mark[v]:
+            bottom = height - 1
+            while stack[bottom] != v:
+                bottom -= 1
+            count, placed = _finish(stack[bottom:height], tight, flags, columns, space, taken, (count, placed), passes)
+            height = bottom
+        depth -= 1
+        if depth >= 0:
+            low[depth] = min(low[depth], lowest)
+    return seen, count, placed
+
+
+@njit(nogil=True, cache=True)
+def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  # type: ignore[no-untyped-def]
+    """Put the vertices that eight sources reach in an order in which all shortest paths from these ascend.
+
+    Args:
+        tight: the arcs that are tight for some source: where those into each vertex end, int64, shape (n + 1,), 0
+            first; their tails, int32; and for which sources, uint8.
+        flags: uint16, shape (n,): the low LANES bits are the lanes of which a vertex is the source.
+        columns: the lengths, shape (n, LANES).
+        walk: int32, shape (n,), int32, int64 and int32: work space of the search.
+        space: ``mark``, int32, and ``rest``, uint8, which is all 0 before and after the call; and int32, which receives
+            all vertices in the order in which they were placed.  All have the shape (n,).
+        order: int32, shape (n,): the vertices in the order in which searches begin from them.  That in which they were
+            placed for other sources nearby saves most of the search.
+        taken: int32 and uint8, shape (LANES * n,): receive vertices in the new order, and for each the lanes in which
+            it is taken here.
+        passes: how often vertices on a cycle are passed in both directions before they are sorted.
+
+    Returns:
+        The number of entries in ``taken``.
+    """
+    ends, tails, masks = tight
+    mark, _, following = space
+    listed, lanes = taken
+    seen, count, placed, beyond = 1, 0, 0, len(order)
+    mark[:] = 0
+    for v in order:
+        if mark[v] == PLACED:
+            continue
+        mine = np.uint8(flags[v] & (2**LANES - 1))
+        if ends[v] == ends[v + 1] and mine == 0:
+            beyond -= 1
+            following[beyond] = v  # no source reaches it
+            continue
+        ready = True
+        for i in range(ends[v], ends[v + 1]):
+            ready &= mark[tails[i]] == PLACED
+            mine |= masks[i]
+        if ready:
+            mark[v] = PLACED
+            listed[count], lanes[count] = v, mine
+            count += 1
+            following[placed] = v
+            placed += 1
+        else:
+            seen, count, placed = _descend(v, tight, flags, columns, walk, space, taken, (seen, count, placed), passes)
+    return count

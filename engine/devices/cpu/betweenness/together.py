@@ -1,0 +1,218 @@
+"""Computes the flow from eight sources together through each vertex and over each arc, given the distances from these
+sources to all vertices.
+
+Many searches side by side find rows of distances far faster than single searches that also count paths.  So the
+counting begins with finished rows, and takes eight at a time: the counts of paths from eight sources to a vertex are a
+line (``engine.devices.cpu.betweenness.vectors``).  First all arcs that are tight for some of the sources are listed,
+with a mask that says for which.  Then the vertices are put in an order in which all shortest paths ascend
+(``engine.devices.cpu.betweenness.ordering``).  In that order paths are counted, and in its reverse the flow is summed
+(Brandes 2001).  Sources near each other share most of their tight arcs, so the lists are hardly longer than for one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL, verdict
+from engine.devices.cpu.betweenness.ordering import order_vertices
+from engine.devices.cpu.betweenness.vectors import (
+    LANES,
+    add,
+    choose,
+    count_lanes,
+    divide,
+    keep,
+    larger,
+    lengths_of,
+    load,
+    multiply,
+    put_square,
+    spread,
+    store,
+    tight,
+    total,
+)
+from engine.graph.kernels import njit
+
+#: Entries of the lines in which the results of eight sources are kept: the largest counts of paths, the flow that
+#: arrived, the flow that left, and by which number all flow of a source is multiplied.
+MOST, ARRIVED, LEFT, TIMES = 0, 1, 2, 3
+
+
+@njit(nogil=True, cache=True)
+def _put_side_by_side(found, first, count, columns):  # type: ignore[no-untyped-def]
+    """Copy ``count`` rows of distances into columns; further columns are unreachable.  Return how many entries are
+    reached.
+    """
+    block, far = found
+    n, at = len(columns), 0
+    while count == LANES and at + LANES <= n:
+        put_square(block, first, at, columns)
+        at += LANES
+    for v in range(at, n):
+        for k in range(LANES):
+            columns[v, k] = block[first + k, v] if k < count else far
+    reached, entries = 0, columns.reshape(-1)
+    for i in range(len(entries)):
+        reached += entries[i] != far
+    return reached
+
+
+@njit(nogil=True, cache=True)
+def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-def]
+    """List the arcs that are tight for some of the eight sources, by the vertex that they lead to.
+
+    Args:
+        into: the arcs, as in :func:`pass_together`.
+        columns: the lengths, shape (n, LANES).
+        far: the length that stands for *unreachable*, int32.
+        before: receive where the arcs into each vertex end, their tails, and for which sources they are tight.
+        moved: receives the index of each listed arc; empty if that is not needed.
+    """
+    heads, tails, weights, places, lone = into
+    ends, listed, masks = before
+    size = 0
+    for e in range(len(heads)):
+        v, u = np.int64(heads[e]), np.int64(tails[e])
+        mask = tight(columns, lengths_of(columns, v), u, weights[e], far)
+        listed[size] = u
+        masks[size] = mask
+        if len(moved):
+            moved[size] = places[e]
+        size += mask != 0
+        ends[v + 1] = size
+    for v in lone:
+        ends[v + 1] = ends[v]
+
+
+@njit(nogil=True, cache=True)
+def _count(before, flags, taken, paths, coeff, told):  # type: ignore[no-untyped-def]
+    """Count the shortest paths from all eight sources to each vertex.
+
+    Args:
+        before: the tight arcs, as in :func:`_list_tight`.
+        flags: uint16, shape (n,): the lanes of which a vertex is the source.
+        taken: the vertices in the order of the paths, and in which lanes each is taken there.
+        paths: float64, shape (n, LANES), receives the counts; lanes in which a vertex is not reached are
+            undefined.
+        coeff: of the same shape; is set to 0 for all vertices that are reached.
+        told: float64, shape (4, LANES); receives the largest counts.
+
+    Returns:
+        The number of entries of ``paths`` that were counted.
+    """
+    ends, tails, masks = before
+    listed, lanes = taken
+    most, reached = spread(0.0), 0
+    for i in range(len(listed)):
+        v, mine = np.int64(listed[i]), np.int64(lanes[i])
+        sums = spread(0.0)
+        for e in range(ends[v], ends[v + 1]):
+            sums = add(sums, keep(np.int64(masks[e]), load(paths, np.int64(tails[e]))))
+        if flags[v]:
+            sums = choose(np.int64(flags[v]), spread(1.0), sums)
+        most = larger(most, keep(mine, sums))
+        store(paths, v, choose(mine, sums, load(paths, v)))  # what was counted in other lanes stays
+        store(coeff, v, spread(0.0))
+        reached += count_lanes(mine)
+    store(told, MOST, most)
+    return reached
+
+
+@njit(nogil=True, cache=True)
+def _hand_back(before, moved, flags, taken, paths, coeff, given, told, out):  # type: ignore[no-untyped-def]
+    """Follow the paths from eight sources backwards, and add the flow through vertices and over arcs.
+
+    ``coeff`` is the flow that passes through a vertex, divided by its number of paths.
+
+    Args:
+        before, flags, taken, paths, coeff: arcs, sources, order, and what :func:`_count` has found.
+        moved: the index of each tight arc in the flow over arcs.
+        given: float64, shape (n,): the flow from each source that ends at each vertex.
+        told: float64, shape (4, LANES): the multipliers are read; receives the flow that arrived and that left.
+        out: the sums of this thread: the flow through each vertex, that ends there, and over each arc; the last two may
+            be empty.
+    """
+    ends, tails, masks = before
+    listed, lanes = taken
+    vertices, arrivals, over = out
+    times, arrived, left = load(told, TIMES), spread(0.0), spread(0.0)
+    for i in range(len(listed) - 1, -1, -1):
+        v, mine = np.int64(listed[i]), np.int64(lanes[i])
+        own, back = load(paths, v), load(coeff, v)
+        ending, here = multiply(times, spread(given[v])), mine
+        if flags[v]:
+            left = add(left, keep(mine & flags[v], back))
+            here = mine & ~np.int64(flags[v])
+            ending = keep(here & ~(np.int64(flags[v]) >> LANES), ending)
+        vertices[v] += total(keep(here, multiply(own, back)))
+        arrived = add(arrived, keep(here, ending))
+        if len(arrivals):
+            arrivals[v] += total(keep(here, ending))
+        share = keep(mine, add(divide(ending, own), back))
+        for e in range(ends[v], ends[v + 1]):
+            u, part = np.int64(tails[e]), keep(np.int64(masks[e]), share)
+            store(coeff, u, add(load(coeff, u), part))
+            if len(over):
+                over[moved[e]] += total(multiply(load(paths, u), part))
+    store(told, ARRIVED, arrived)
+    store(told, LEFT, left)
+
+
+@njit(nogil=True, cache=True)
+def pass_together(into, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
+    """Send the flow of some sources along their shortest paths, eight sources at a time, and add it to ``out``.
+
+    The rows of distances of these sources are known.
+
+    Args:
+        into: for each arc, sorted by head: its head and its tail, int32; its weight, int32, which added to any distance
+            fits int32; its index among the arcs out, int64; and the vertices without arcs in, int64.
+        task: three arrays over all sources: the vertex of each, int64; one vertex to which the source sends nothing,
+            -1 for none; and by which number all flow of the source is multiplied, float64.
+        rows: int64: the positions in ``task`` of the sources to be done.  Neighbours should be near each other.
+        found: the distances from these sources, uint16 or int32, shape (rows, n); and the number for *unreachable*.
+        kept: float64, shape (n,): the flow that each source sends to each vertex, the same for all sources.
+        space: buffers of this thread: ``columns`` of the type of the distances, shape (n, LANES); ``tight`` of
+            :func:`engine.devices.cpu.betweenness.ordering.order_vertices`, and int64, shape (arcs + 1,), empty where no
+            flow over arcs is wanted; ``walk``, ``space``, ``order`` and ``taken`` of that function, and how many
+            ``passes``; ``flags``, uint16, shape (n,), all 0; and float64: ``paths`` and ``coeff``, shape (n, LANES),
+            and ``told``, shape (4, LANES).
+        out: sums of this thread, to which this adds: ``vertices``, ``begins``, ``ends`` and ``over`` of
+            :func:`engine.devices.cpu.betweenness.accumulating.pass_hops`.
+
+    Returns:
+        ``DONE``; or the code of what is wrong, after which the sums are incomplete.
+    """
+    columns, before, moved, walk, places, order, taken, passes, flags, paths, coeff, told = space
+    vertices, begins, arrivals, over = out
+    mark, rest, following = places
+    for at in range(0, len(rows), LANES):
+        some = rows[at : at + LANES]
+        reached = _put_side_by_side(found, at, len(some), columns)
+        _list_tight(into, columns, np.int32(found[1]), before, moved)
+        told[TIMES] = 0.0
+        for k in range(len(some)):
+            source, own = task[0][some[k]], task[1][some[k]]
+            flags[source] |= 1 << k
+            if own >= 0:
+                flags[own] |= 1 << (LANES + k)
+            told[TIMES, k] = task[2][some[k]]
+        size = order_vertices(before, flags, columns, walk, (mark, rest, following), order, taken, passes)
+        order, following = following, order
+        done = taken[0][:size], taken[1][:size]
+        if _count(before, flags, done, paths, coeff, told) != reached:
+            return UNEQUAL
+        _hand_back(before, moved, flags, done, paths, coeff, kept, told, (vertices, arrivals, over))
+        most = told[MOST].max()
+        for k in range(len(some)):
+            source, own = task[0][some[k]], task[1][some[k]]
+            flags[source] = 0
+            if own >= 0:
+                flags[own] = 0
+            if len(begins):
+                begins[source] += told[ARRIVED, k]
+            said = verdict(told[LEFT, k], told[ARRIVED, k], most)
+            if said != DONE:
+                return said
+    return DONE

@@ -1,0 +1,151 @@
+"""Eight sources together: near sources are gathered, one order serves all, and wrong distances are noticed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from engine.algorithms.betweenness.numbering import number_arcs
+from engine.algorithms.betweenness.rows import RowPasses
+from engine.devices.cpu.betweenness import together
+from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL
+from engine.devices.cpu.betweenness.gathering import gather_near
+from engine.devices.cpu.betweenness.ordering import order_vertices
+from engine.devices.cpu.betweenness.vectors import LANES
+from storage.graph.graph import build_graph
+
+FAR = 2**30 - 1
+KINDS = ("hops", "weights", "zeros", "undirected", "ring")
+
+
+def drawn(seed, kind):
+    """Return arcs whose shortest paths from scattered sources form many cycles, and eight such sources."""
+    rng = np.random.default_rng((seed, KINDS.index(kind)))
+    n = int(rng.integers(12, 90))
+    tails, heads = rng.integers(0, n, (2, int(rng.integers(1, 4)) * n))
+    if kind == "ring":
+        tails, heads = np.arange(n), np.roll(np.arange(n), -1)
+    if kind == "zeros":
+        tails, heads = np.minimum(tails, heads), np.maximum(tails, heads)
+    low = 0 if kind == "zeros" else 1
+    weights = None if kind == "hops" else rng.integers(low, 5, len(tails))
+    graph = build_graph(tails, heads, weights, n=n, directed=kind not in ("undirected", "ring"))[0]
+    return number_arcs(graph, decimal=True), np.sort(rng.permutation(n)[:LANES])
+
+
+def distances(arcs, sources):
+    n = len(arcs.indptr) - 1
+    weights = arcs.weights if len(arcs.weights) else np.ones(len(arcs.heads))
+    # SciPy takes 0 for no arc, so a weight is a multiple of 2^10 and 1 more, and the ones are dropped afterwards
+    matrix = csr_array((weights * 1024.0 + 1, arcs.heads, arcs.indptr), shape=(n, n))
+    return (np.minimum(dijkstra(matrix, indices=sources), FAR * 1024.0) // 1024).astype(np.int32)
+
+
+def passes_of(arcs, sources, kept=None):
+    n = len(arcs.indptr) - 1
+    given = sources.astype(np.int64), sources.astype(np.int64), np.ones(len(sources))
+    return RowPasses(arcs, given, np.ones(n) if kept is None else kept)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("passes", [0, 1, 16])
+def test_all_shortest_paths_ascend_in_one_order(kind, passes):
+    several = 0
+    for seed in range(25):
+        arcs, sources = drawn(seed, kind)
+        n, rows = len(arcs.indptr) - 1, distances(*drawn(seed, kind))
+        rows_of = passes_of(arcs, sources)
+        space = list(rows_of._space(flows=False))
+        columns, before, walk, places, taken, flags = space[0], space[1], space[3], space[4], space[6], space[8]
+        columns = np.ascontiguousarray(rows.T)
+        together._list_tight(rows_of._into, columns, np.int32(FAR), before, space[2])
+        flags[sources] = 1 << np.arange(LANES)
+        order = np.random.default_rng(seed).permutation(n).astype(np.int32)
+        size = order_vertices(before, flags, columns, walk, places, order, taken, passes)
+        listed, lanes = taken[0][:size], taken[1][:size]
+        at = np.full((n, LANES), -1)
+        for i in range(size):
+            for k in range(LANES):
+                if lanes[i] >> k & 1:
+                    assert at[listed[i], k] < 0
+                    at[listed[i], k] = i
+        assert np.array_equal(at >= 0, columns < FAR)
+        heads, tails, weights = rows_of._into[:3]
+        u, v = columns[tails].astype(np.int64), columns[heads]
+        is_tight = (u < FAR) & (u + weights[:, None] == v)
+        assert np.all(at[tails][is_tight] < at[heads][is_tight])
+        assert not places[1].any()
+        assert np.array_equal(np.sort(places[2]), np.arange(n))  # what the next group begins with
+        several += size > len(np.unique(listed))
+    assert several == 0 if kind == "zeros" else several > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_distances_that_are_wrong_are_noticed(kind):
+    noticed = 0
+    for seed in range(30):
+        arcs, sources = drawn(seed, kind)
+        rows, n = distances(arcs, sources), len(arcs.indptr) - 1
+        rng, found = np.random.default_rng(seed), passes_of(arcs, sources)
+        for wrong in (False, True):
+            if wrong:
+                k, v = rng.integers(0, LANES), rng.integers(0, n)
+                if rows[k, v] in (0, FAR):
+                    continue
+                rows[k, v] += rng.choice([-1, 7])
+            sums = np.zeros(n), np.zeros(0), np.zeros(0), np.zeros(0)
+            space = list(found._space(flows=False))
+            space[0] = np.zeros((n, LANES), np.int32)
+            given = found._sources, np.arange(LANES), (rows, np.int32(FAR)), np.ones(n)
+            said = together.pass_together(found._into, *given, tuple(space), sums)
+            assert said == (UNEQUAL if wrong else DONE)
+            noticed += wrong
+    assert noticed >= 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_rows_and_rows_in_pieces_add_up(kind, monkeypatch):
+    for seed in range(12):
+        arcs, _ = drawn(seed, kind)
+        n = len(arcs.indptr) - 1
+        sources, kept = np.arange(n), np.random.default_rng(seed).integers(0, 3, n).astype(float)
+        right = None
+        for passes, piece in ((16, n), (0, 1), (1, 3), (16, 11)):
+            monkeypatch.setattr(RowPasses, "PASSES", passes)
+            found = RowPasses(arcs, (sources, sources, 1.0 + sources % 3), kept)
+            sums = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(len(arcs.heads))
+            work = found.worker(sums)
+            order = found.near() if passes else np.random.default_rng(seed).permutation(n)
+            for at in range(0, len(order), piece):
+                assert work(order[at : at + piece]) == DONE
+            right = sums if right is None else right
+            for mine, other in zip(sums, right, strict=True):
+                np.testing.assert_allclose(mine, other, rtol=1e-11, atol=1e-11)
+
+
+def test_sources_near_each_other_are_gathered():
+    n = 400
+    place = np.random.default_rng(2).permutation(n)  # a ring in an order that says nothing about places
+    graph = build_graph(place, np.roll(place, -1), None, n=n, directed=False)[0]
+    side = graph.indptr.astype(np.int64), graph.heads
+    where = np.empty(n, np.int64)
+    where[place] = np.arange(n)
+    for some in (np.arange(n), np.sort(np.random.default_rng(3).permutation(n)[:200])):
+        order = gather_near(side, side, some, LANES, np.array([64, 1024]))
+        assert np.array_equal(np.sort(order), np.arange(len(some)))
+        groups = where[some[order]].reshape(-1, LANES)
+        spread = [min(np.ptp((group + turn) % n) for turn in (0, n // 2)) for group in groups]
+        assert np.median(spread) <= 8 * n / len(some) + 8
+    apart = build_graph([0], [1], None, n=30, directed=False)[0]
+    side = apart.indptr.astype(np.int64), apart.heads
+    assert np.array_equal(gather_near(side, side, np.arange(30), LANES, np.array([64])), np.arange(30))
+
+
+def test_sources_without_arcs_are_left_out():
+    graph = build_graph([0, 0, 1], [1, 2, 2], None, n=40, directed=True)[0]
+    arcs = number_arcs(graph, decimal=True)
+    assert sorted(passes_of(arcs, np.arange(40)).near()) == sorted(arcs.rank[[0, 1]])
+    lone = number_arcs(build_graph([], [], None, n=40, directed=True)[0], decimal=True)
+    assert len(passes_of(lone, np.arange(40)).near()) == 1

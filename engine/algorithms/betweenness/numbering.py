@@ -32,7 +32,7 @@ class PathArcs:
     """Arcs of a graph whose vertices are renumbered.
 
     Attributes:
-        indptr: int64, shape (n + 1,).
+        indptr: int64, shape (n + 1,); vertices without arcs out have the largest numbers.
         heads: int32, shape (arcs,).
         weights: shape (arcs,), int32 if a key of the heap holds the distance and the vertex, else int64 or float64;
             empty where all arcs weigh the same.
@@ -112,14 +112,16 @@ def _key_bits(n: int, weights: Array) -> int:
 
 
 def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
-    """Return the vertices in their new order; if ``zeros``, arcs of weight zero lead from earlier to later vertices."""
+    """Return the vertices in their new order, those without arcs out last; if ``zeros``, arcs of weight zero lead from
+    earlier to later vertices.
+    """
     indptr, heads = fixed(graph.indptr), fixed(graph.heads)
     order: npt.NDArray[np.int32] = np.arange(graph.n, dtype=np.int32)
     if graph.arcs <= DENSE * graph.n:
         into, sides = transposed(indptr, heads)[:2] if graph.directed else (indptr, heads)
         order = search_order(Arcs(indptr, heads, graph.weights), into, sides)
     if not zeros:
-        return order
+        return _sinks_last(order, indptr)
     tails = np.repeat(np.arange(graph.n), np.diff(indptr))
     free = graph.weights == 0
     ends = np.zeros(graph.n + 1, np.int64)
@@ -133,7 +135,13 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     touched = np.zeros(graph.n, np.bool_)
     touched[tails[free]] = touched[heads[free]] = True
     forward = found[::-1]
-    return np.concatenate([order[~touched[order]], forward[touched[forward]]]).astype(np.int32)
+    return _sinks_last(np.concatenate([order[~touched[order]], forward[touched[forward]]]).astype(np.int32), indptr)
+
+
+def _sinks_last(order: npt.NDArray[np.int32], indptr: Indices) -> npt.NDArray[np.int32]:
+    """Return ``order`` with the vertices without arcs out behind the others."""
+    inner = np.diff(indptr)[order] > 0
+    return order if inner.all() else np.concatenate([order[inner], order[~inner]])
 
 
 def _refuse_cycle(graph: Graph, component: npt.NDArray[np.int32], tails: Indices, free: npt.NDArray[np.bool_]) -> None:

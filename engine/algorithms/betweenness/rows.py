@@ -11,6 +11,7 @@ import numpy.typing as npt
 from engine.algorithms.betweenness.numbering import PathArcs
 from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.betweenness.accumulating import DONE
 from engine.devices.cpu.betweenness.gathering import gather_near
 from engine.devices.cpu.betweenness.together import pass_together
 from engine.devices.cpu.betweenness.vectors import LANES
@@ -27,7 +28,7 @@ HELD_ROWS: Final = 512
 #: Most bytes of the rows of distances that a thread holds; it holds at least one row, even if that row is larger.
 HELD_BYTES: Final = 64 << 20
 #: How many vertices are looked at for the sources near a source, and, where these did not suffice, once more.
-LOOKS: Final = (64, 1024)
+LOOKS: Final = (64, 256)
 
 
 class RowPasses:
@@ -49,16 +50,20 @@ class RowPasses:
     def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices, Floats], kept: Floats) -> None:
         self._sources, self._kept, self._unit = sources, kept, len(arcs.weights) == 0
         self._kind = WORK_TYPES["uint16" if arcs.longest <= WORK_TYPES["uint16"].largest else "int32"]
+        inner = self._inner = int(np.searchsorted(arcs.indptr, arcs.indptr[-1]))  # vertices that have arcs out
+        indptr, tails, places = transposed(arcs.indptr, arcs.heads)
         weights = np.ones(len(arcs.heads), np.int32) if self._unit else arcs.weights
-        self._arcs = Arcs(arcs.indptr, arcs.heads, weights)
-        prepare(self._arcs)  # called once here, before several threads need the result, which is cached
-        into, tails, places = transposed(arcs.indptr, arcs.heads)
-        heads = np.repeat(np.arange(len(kept), dtype=np.int32), np.diff(into))
         # an arc that is longer than any distance is never tight, and its sum with a distance has to fit int32
         lengths = np.minimum(weights[places], WORK_TYPES["int32"].largest).astype(np.int32)
-        self._into = heads, tails, lengths, places, np.flatnonzero(np.diff(into) == 0)
-        self._sides = (arcs.indptr, arcs.heads), (into, tails)
-        self._held = max(1, min(HELD_ROWS, HELD_BYTES // max(1, len(kept) * self._kind.dtype.itemsize)))
+        most = int(np.diff(indptr[inner:]).max(initial=0))
+        last = indptr[inner]
+        self._sinks = indptr[inner:] - last, tails[last:], lengths[last:], places[last:], np.empty(most, np.uint8)
+        into, heads = indptr[: inner + 1], np.repeat(np.arange(inner, dtype=np.int32), np.diff(indptr[: inner + 1]))
+        self._into = heads, tails[:last], lengths[:last], places[:last], np.flatnonzero(np.diff(into) == 0)
+        self._arcs = _without_sinks(Arcs(arcs.indptr, arcs.heads, weights), inner)
+        prepare(self._arcs)  # called once here, before several threads need the result, which is cached
+        self._sides = (self._arcs.indptr, self._arcs.heads), (into, tails[:last])
+        self._held = max(1, min(HELD_ROWS, HELD_BYTES // max(1, inner * self._kind.dtype.itemsize)))
 
     def piece(self, share: int) -> int:
         """Return how many sources a thread takes at once if it has to do ``share`` in all."""
@@ -68,10 +73,10 @@ class RowPasses:
     def near(self) -> Indices:
         """Return the positions of the sources, those that are near each other next to each other.
 
-        Sources without arcs reach nothing, so they are left out, but for one if there is no other.
+        Sources without arcs out reach nothing, so they are left out, but for one if there is no other.
         """
         sources = self._sources[0]
-        some = np.flatnonzero(np.diff(self._arcs.indptr)[sources])
+        some = np.flatnonzero(sources < self._inner)
         if len(some) == 0:
             return np.arange(min(1, len(sources)))
         found: Indices = some[gather_near(*self._sides, sources[some], LANES, np.array(LOOKS))]
@@ -86,26 +91,30 @@ class RowPasses:
         Returns:
             A function that takes positions in ``sources`` and returns ``DONE``, or the code of the fault that it met.
         """
-        n, arcs = len(self._kept), self._arcs
+        arcs, kept = self._arcs, self._kept
         backend = (BreadthFirst if self._unit else CpuBackend)(1)
-        block = np.empty((self._held, n), self._kind.dtype)
+        block = np.empty((self._held, self._inner), self._kind.dtype)
         space = self._space(flows=len(sums[3]) > 0)
+        sinks = *self._sinks[:-1], self._sinks[-1].copy()
 
         def search(rows: Indices) -> int:
+            rows = rows[self._sources[0][rows] < self._inner]
+            if len(rows) == 0:
+                return DONE
             found = block[: len(rows)]
             searches = backend.begin_search(arcs, self._sources[0][rows], found, RowsWanted(self._unit))
             while searches.waiting:
                 searches.take(0)
-            given = self._sources, rows, (found, self._kind.sentinel()), self._kept
-            return int(pass_together(self._into, *given, space, sums))
+            given = self._sources, rows, (found, self._kind.sentinel()), kept
+            return int(pass_together(self._into, sinks, *given, space, sums))
 
         return search
 
     def _space(self, *, flows: bool) -> tuple[Any, ...]:
         """Return the work space of a thread; ``flows`` says whether the flow over arcs is counted."""
-        n, arcs = len(self._kept), len(self._arcs.heads) + 1
+        n, arcs = self._inner, len(self._arcs.heads) + 1
         tight = np.zeros(n + 1, np.int64), np.empty(arcs, np.int32), np.empty(arcs, np.uint8)
-        walk = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int32)
+        walk = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64), *(np.empty(n, np.int32) for _ in range(2))
         places = np.empty(n, np.int32), np.zeros(n, np.uint8), np.empty(n, np.int32)
         taken = np.empty(LANES * n, np.int32), np.empty(LANES * n, np.uint8)
         return (
@@ -117,11 +126,21 @@ class RowPasses:
             np.arange(n, dtype=np.int32),
             taken,
             self.PASSES,
-            np.zeros(n, np.uint16),
+            np.zeros(len(self._kept), np.uint16),
             _aligned(n, np.dtype(np.float64)),
             _aligned(n, np.dtype(np.float64)),
             np.zeros((4, LANES)),
         )
+
+
+def _without_sinks(arcs: Arcs, inner: int) -> Arcs:
+    """Return the arcs between the first ``inner`` vertices."""
+    if inner == len(arcs.indptr) - 1:
+        return arcs
+    kept = arcs.heads < inner
+    ends = np.zeros(len(kept) + 1, np.int64)
+    np.cumsum(kept, out=ends[1:])
+    return Arcs(ends[arcs.indptr[: inner + 1]], arcs.heads[kept], arcs.weights[kept])
 
 
 def _aligned(n: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:

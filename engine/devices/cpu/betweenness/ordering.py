@@ -57,11 +57,11 @@ def _by_length(members, tight, columns, rest, taken, count):  # type: ignore[no-
 def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: ignore[no-untyped-def]
     """Take the vertices of a component, each in the lanes in which it waits for no other.
 
-    The vertices are visited backwards and forwards by turns, because paths from different sources lead around a cycle
+    The vertices are visited forwards and backwards by turns, because paths from different sources lead around a cycle
     in opposite directions.
 
     Args:
-        members: the vertices, in the order in which the search has found them; they are reordered.
+        members: the vertices, in the order in which the search has left them; they are reordered.
         tight: the tight arcs into each vertex, as in :func:`order_vertices`.
         columns: the lengths, shape (n, LANES).
         rest: uint8, shape (n,): the lanes in which each vertex has yet to be taken, 0 for vertices outside.
@@ -76,7 +76,16 @@ def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: i
     first, last = 0, len(members)
     while first < last and passes > 0:
         passes -= 1
-        at, left = last, last
+        left = first
+        for at in range(first, last):
+            v = members[at]
+            waits = rest[v] & _look(v, tight, rest)
+            listed[count], lanes[count] = v, rest[v] & ~waits
+            count += waits != rest[v]
+            rest[v] = waits
+            members[left] = v
+            left += waits != 0
+        at, last = left, left
         while at > first:
             at -= 1
             v = members[at]
@@ -87,33 +96,14 @@ def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: i
             members[left - 1] = v
             left -= waits != 0
         first = left
-        for at in range(first, last):
-            v = members[at]
-            waits = rest[v] & _look(v, tight, rest)
-            listed[count], lanes[count] = v, rest[v] & ~waits
-            count += waits != rest[v]
-            rest[v] = waits
-            members[left] = v
-            left += waits != 0
-        last = left
     if first < last:
         count = _by_length(members[first:last], tight, columns, rest, taken, count)
     return count
 
 
 @njit(nogil=True, cache=True)
-def _lanes_of(v, tight, flags):  # type: ignore[no-untyped-def]
-    """Return the lanes in which a vertex is reached: a tight arc leads to it, or it is the source."""
-    ends, _, masks = tight
-    mine = np.uint8(flags[v] & (2**LANES - 1))
-    for i in range(ends[v], ends[v + 1]):
-        mine |= masks[i]
-    return mine
-
-
-@njit(nogil=True, cache=True)
-def _finish(members, tight, flags, columns, space, taken, counts, passes):  # type: ignore[no-untyped-def]
-    """Take a component, whose vertices are the end of the stack; see :func:`order_vertices`."""
+def _finish(members, tight, columns, space, taken, counts, passes):  # type: ignore[no-untyped-def]
+    """Take a component; see :func:`order_vertices`."""
     mark, rest, following = space
     listed, lanes = taken
     count, placed = counts
@@ -122,10 +112,10 @@ def _finish(members, tight, flags, columns, space, taken, counts, passes):  # ty
         following[placed] = v
         placed += 1
     if len(members) == 1:
-        listed[count], lanes[count] = members[0], _lanes_of(members[0], tight, flags)
+        v = members[0]
+        listed[count], lanes[count] = v, rest[v]
+        rest[v] = 0
         return count + 1, placed
-    for v in members:
-        rest[v] = _lanes_of(v, tight, flags)
     return _take_apart(members, tight, columns, rest, taken, count, passes), placed
 
 
@@ -134,39 +124,45 @@ def _descend(root, tight, flags, columns, walk, space, taken, counts, passes):  
     """Search from ``root`` against the tight arcs, and take every component that is found; see
     :func:`order_vertices`.
     """
-    ends, tails, _ = tight
-    stack, path, nexts, low = walk
-    mark, _, _ = space
+    ends, tails, masks = tight
+    left, path, nexts, lows, heights = walk
+    mark, rest, _ = space
     seen, count, placed = counts
-    depth, height = 0, 1
-    path[0], nexts[0], stack[0] = root, ends[root], root
-    mark[root] = low[0] = seen
+    depth, height = 0, 0
+    v, at, low, mine = root, ends[root], seen, np.uint8(flags[root] & (2**LANES - 1))
+    path[0], heights[0] = root, 0
+    mark[root] = seen
     seen += 1
-    while depth >= 0:
-        v, at = path[depth], nexts[depth]
-        if at < ends[v + 1]:
-            nexts[depth] = at + 1
+    while True:
+        fresh = -1
+        while at < ends[v + 1]:
             u = tails[at]
+            mine |= masks[at]
+            at += 1
             if mark[u] == 0:
-                depth += 1
-                path[depth], nexts[depth], stack[height] = u, ends[u], u
-                height += 1
-                mark[u] = low[depth] = seen
-                seen += 1
-            else:
-                low[depth] = min(low[depth], mark[u])  # a vertex that has its place changes nothing
+                fresh = u
+                break
+            low = min(low, mark[u])  # a vertex that has its place changes nothing
+        rest[v] = mine
+        if fresh >= 0:
+            nexts[depth], lows[depth] = at, low
+            depth += 1
+            path[depth], heights[depth] = fresh, height
+            v, at, low, mine = fresh, ends[fresh], seen, np.uint8(flags[fresh] & (2**LANES - 1))
+            mark[v] = seen
+            seen += 1
             continue
-        lowest = low[depth]
-        if lowest == mark[v]:
-            bottom = height - 1
-            while stack[bottom] != v:
-                bottom -= 1
-            count, placed = _finish(stack[bottom:height], tight, flags, columns, space, taken, (count, placed), passes)
-            height = bottom
+        left[height] = v
+        height += 1
+        if low == mark[v]:
+            # what has been left since ``v`` was found, and has no place yet, is its component
+            members = left[heights[depth] : height]
+            count, placed = _finish(members, tight, columns, space, taken, (count, placed), passes)
+            height = heights[depth]
+        if depth == 0:
+            return seen, count, placed
         depth -= 1
-        if depth >= 0:
-            low[depth] = min(low[depth], lowest)
-    return seen, count, placed
+        v, at, low, mine = path[depth], nexts[depth], min(low, lows[depth]), rest[path[depth]]
 
 
 @njit(nogil=True, cache=True)
@@ -178,7 +174,7 @@ def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  #
             first; their tails, int32; and for which sources, uint8.
         flags: uint16, shape (n,): the low LANES bits are the lanes of which a vertex is the source.
         columns: the lengths, shape (n, LANES).
-        walk: int32, shape (n,), int32, int64 and int32: work space of the search.
+        walk: int32, shape (n,), int32, int64, int32 and int32: work space of the search.
         space: ``mark``, int32, and ``rest``, uint8, which is all 0 before and after the call; and int32, which receives
             all vertices in the order in which they were placed.  All have the shape (n,).
         order: int32, shape (n,): the vertices in the order in which searches begin from them.  That in which they were

@@ -15,6 +15,7 @@ import numpy as np
 
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL, verdict
 from engine.devices.cpu.betweenness.ordering import order_vertices
+from engine.devices.cpu.betweenness.sinks import add_sinks
 from engine.devices.cpu.betweenness.vectors import (
     LANES,
     add,
@@ -35,8 +36,8 @@ from engine.devices.cpu.betweenness.vectors import (
 from engine.graph.kernels import njit
 
 #: Entries of the lines in which the results of eight sources are kept: the largest counts of paths, the flow that
-#: arrived, the flow that left, and by which number all flow of a source is multiplied.
-MOST, ARRIVED, LEFT, TIMES = 0, 1, 2, 3
+#: arrived, by which number all flow of a source is multiplied, and the flow that left.
+MOST, ARRIVED, TIMES, LEFT = 0, 1, 2, 3
 
 
 @njit(nogil=True, cache=True)
@@ -129,14 +130,15 @@ def _hand_back(before, moved, flags, taken, paths, coeff, given, told, out):  # 
         before, flags, taken, paths, coeff: arcs, sources, order, and what :func:`_count` has found.
         moved: the index of each tight arc in the flow over arcs.
         given: float64, shape (n,): the flow from each source that ends at each vertex.
-        told: float64, shape (4, LANES): the multipliers are read; receives the flow that arrived and that left.
+        told: float64, shape (4, LANES): the multipliers are read; the flow that arrived is added, and the flow that
+            left is set.
         out: the sums of this thread: the flow through each vertex, that ends there, and over each arc; the last two may
             be empty.
     """
     ends, tails, masks = before
     listed, lanes = taken
     vertices, arrivals, over = out
-    times, arrived, left = load(told, TIMES), spread(0.0), spread(0.0)
+    times, arrived, left = load(told, TIMES), load(told, ARRIVED), spread(0.0)
     for i in range(len(listed) - 1, -1, -1):
         v, mine = np.int64(listed[i]), np.int64(lanes[i])
         own, back = load(paths, v), load(coeff, v)
@@ -160,18 +162,21 @@ def _hand_back(before, moved, flags, taken, paths, coeff, given, told, out):  # 
 
 
 @njit(nogil=True, cache=True)
-def pass_together(into, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
+def pass_together(into, sinks, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
     """Send the flow of some sources along their shortest paths, eight sources at a time, and add it to ``out``.
 
     The rows of distances of these sources are known.
 
     Args:
         into: for each arc, sorted by head: its head and its tail, int32; its weight, int32, which added to any distance
-            fits int32; its index among the arcs out, int64; and the vertices without arcs in, int64.
+            fits int32; its index among the arcs out, int64; and the vertices without arcs in, int64.  Sinks and arcs
+            into sinks are left out.
+        sinks: the arcs into sinks, as in :func:`engine.devices.cpu.betweenness.sinks.add_sinks`.  A sink is a vertex
+            without arcs out, which is no source; sinks have the largest numbers.
         task: three arrays over all sources: the vertex of each, int64; one vertex to which the source sends nothing,
             -1 for none; and by which number all flow of the source is multiplied, float64.
         rows: int64: the positions in ``task`` of the sources to be done.  Neighbours should be near each other.
-        found: the distances from these sources, uint16 or int32, shape (rows, n); and the number for *unreachable*.
+        found: the distances from these sources, uint16 or int32, shape (rows, others), without those to sinks; and the number for *unreachable*.
         kept: float64, shape (n,): the flow that each source sends to each vertex, the same for all sources.
         space: buffers of this thread: ``columns`` of the type of the distances, shape (n, LANES); ``tight`` of
             :func:`engine.devices.cpu.betweenness.ordering.order_vertices`, and int64, shape (arcs + 1,), empty where no
@@ -191,7 +196,7 @@ def pass_together(into, task, rows, found, kept, space, out):  # type: ignore[no
         some = rows[at : at + LANES]
         reached = _put_side_by_side(found, at, len(some), columns)
         _list_tight(into, columns, np.int32(found[1]), before, moved)
-        told[TIMES] = 0.0
+        told[TIMES] = told[ARRIVED] = 0.0
         for k in range(len(some)):
             source, own = task[0][some[k]], task[1][some[k]]
             flags[source] |= 1 << k
@@ -203,6 +208,8 @@ def pass_together(into, task, rows, found, kept, space, out):  # type: ignore[no
         done = taken[0][:size], taken[1][:size]
         if _count(before, flags, done, paths, coeff, told) != reached:
             return UNEQUAL
+        far, rest_of = np.int32(found[1]), (arrivals, over)
+        add_sinks(sinks, columns, far, flags, paths, coeff, kept, told, rest_of)
         _hand_back(before, moved, flags, done, paths, coeff, kept, told, (vertices, arrivals, over))
         most = told[MOST].max()
         for k in range(len(some)):

@@ -228,6 +228,37 @@ def equal(typing, mine, length):  # type: ignore[no-untyped-def]
     return types.int64(lengths, types.int32), codegen
 
 
+@intrinsic
+def same_length(typing, value):  # type: ignore[no-untyped-def]
+    """Return eight lengths that are all ``value``."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return _spread(builder, args[0])
+
+    return lengths(types.int32), codegen
+
+
+@intrinsic
+def shorter(typing, array, least, before, weight, far):  # type: ignore[no-untyped-def]
+    """Return the lengths over an arc where they are less than ``least``, and ``least`` elsewhere.
+
+    Args:
+        typing: numba's typing context.
+        array: lengths of all vertices, shape (n, LANES).
+        least: eight lengths.
+        before, weight, far: tail and weight of the arc, and the length for *unreachable*, as in :func:`tight`.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        tail = _steps(context, builder, signature.args[0], args[0], args[2])
+        over = builder.add(tail, _spread(builder, args[3]))
+        reached = builder.icmp_signed("!=", tail, _spread(builder, args[4]))
+        less = builder.and_(reached, builder.icmp_signed("<", over, args[1]))
+        return builder.select(less, over, args[1])
+
+    return lengths(array, lengths, types.int64, types.int32, types.int32), codegen
+
+
 def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
     """Return the columns of eight vectors of eight entries."""
     for digit in (1, 2, 4):

@@ -99,7 +99,7 @@ def test_distances_that_are_wrong_are_noticed(kind):
             space = list(found._space(flows=False))
             space[0] = np.zeros((n, LANES), np.int32)
             given = found._sources, np.arange(LANES), (rows, np.int32(FAR)), np.ones(n)
-            said = together.pass_together(found._into, *given, tuple(space), sums)
+            said = together.pass_together(found._into, found._sinks, *given, tuple(space), sums)
             assert said == (UNEQUAL if wrong else DONE)
             noticed += wrong
     assert noticed >= 5

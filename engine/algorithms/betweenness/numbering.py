@@ -32,7 +32,8 @@ class PathArcs:
     """Arcs of a graph whose vertices are renumbered.
 
     Attributes:
-        indptr: int64, shape (n + 1,); vertices without arcs out have the largest numbers.
+        indptr: int64, shape (n + 1,); vertices without arcs out have the largest numbers, and if there is no cycle, all
+            arcs lead to larger numbers.
         heads: int32, shape (arcs,).
         weights: shape (arcs,), int32 if a key of the heap holds the distance and the vertex, else int64 or float64;
             empty where all arcs weigh the same.
@@ -53,6 +54,12 @@ class PathArcs:
     unit: float
     power: float
     longest: float
+
+    @property
+    def forward(self) -> bool:
+        """Whether all arcs lead to larger numbers, so that there is no cycle."""
+        tails = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+        return bool(np.all(tails < self.heads))
 
     def lengths(self, steps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Convert sums of ``weights`` to lengths in the graph's own weights, with at most one rounding of each."""
@@ -117,6 +124,8 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     """
     indptr, heads = fixed(graph.indptr), fixed(graph.heads)
     order: npt.NDArray[np.int32] = np.arange(graph.n, dtype=np.int32)
+    if (forward := _forward(graph, indptr, heads)) is not None:
+        return _sinks_last(forward, indptr)
     if graph.arcs <= DENSE * graph.n:
         into, sides = transposed(indptr, heads)[:2] if graph.directed else (indptr, heads)
         order = search_order(Arcs(indptr, heads, graph.weights), into, sides)
@@ -136,6 +145,20 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     touched[tails[free]] = touched[heads[free]] = True
     forward = found[::-1]
     return _sinks_last(np.concatenate([order[~touched[order]], forward[touched[forward]]]).astype(np.int32), indptr)
+
+
+def _forward(graph: Graph, indptr: Indices, heads: npt.NDArray[np.int32]) -> npt.NDArray[np.int32] | None:
+    """Return the vertices in an order in which all arcs lead forward; None if there is none."""
+    if not graph.directed or graph.arcs == 0:
+        return None
+    reached = np.zeros(graph.n, np.bool_)
+    reached[heads] = True
+    if reached.all() or np.all(np.diff(indptr)):
+        return None  # on the way from any vertex, or back from it, there is always a further arc
+    component, found = strong_components(indptr, heads)
+    if int(component.max(initial=-1)) + 1 < graph.n or np.any(heads == np.repeat(np.arange(graph.n), np.diff(indptr))):
+        return None
+    return found[::-1].astype(np.int32)
 
 
 def _sinks_last(order: npt.NDArray[np.int32], indptr: Indices) -> npt.NDArray[np.int32]:

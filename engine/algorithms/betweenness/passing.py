@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.betweenness.acyclic import ForwardPasses
 from engine.algorithms.betweenness.numbering import PathArcs
 from engine.algorithms.betweenness.rows import RowPasses
 from engine.devices.cpu.arcs import FAR
@@ -125,7 +126,7 @@ class PassingSearches:
         self._lengths = np.full(len(task.targets), math.inf)
         self._lock = threading.Lock()
         self._sums: list[tuple[Floats, ...]] = []
-        self._rows: RowPasses | None = None
+        self._rows: RowPasses | ForwardPasses | None = None
 
     def run(self, team: Team, monitor: Monitor, rows: Indices | None = None) -> Passed:
         """Search from sources with all threads.
@@ -230,13 +231,14 @@ class PassingSearches:
 
         return search
 
-    def _by_rows(self, count: int) -> RowPasses | None:
-        """Return the object that counts paths in rows of distances; None if it is not faster or would not be exact."""
+    def _by_rows(self, count: int) -> RowPasses | ForwardPasses | None:
+        """Return the object that counts paths from many sources; None if it is not faster or would not be exact."""
         arcs, task = self._arcs, self._task
         if count < FEW_ROWS or len(task.first) or arcs.longest > RowPasses.LONGEST:
             return None
         if self._rows is None:
-            self._rows = RowPasses(arcs, (task.sources, task.own, task.factors()), task.kept)
+            passes = ForwardPasses if arcs.forward else RowPasses
+            self._rows = passes(arcs, (task.sources, task.own, task.factors()), task.kept)
         return self._rows
 
 

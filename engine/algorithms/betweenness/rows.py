@@ -27,6 +27,8 @@ Indices = npt.NDArray[np.int64]
 HELD_ROWS: Final = 512
 #: Most bytes of the rows of distances that a thread holds; it holds at least one row, even if that row is larger.
 HELD_BYTES: Final = 64 << 20
+#: How many keys are told apart where vertices are sorted; it need not be exact.
+KEYS: Final = 1 << 16
 #: How many vertices are looked at for the sources near a source, and, where these did not suffice, once more.
 LOOKS: Final = (64, 256)
 
@@ -63,24 +65,19 @@ class RowPasses:
         self._arcs = _without_sinks(Arcs(arcs.indptr, arcs.heads, weights), inner)
         prepare(self._arcs)  # called once here, before several threads need the result, which is cached
         self._sides = (self._arcs.indptr, self._arcs.heads), (into, tails[:last])
-        self._held = max(1, min(HELD_ROWS, HELD_BYTES // max(1, inner * self._kind.dtype.itemsize)))
+        held = max(1, min(HELD_ROWS, HELD_BYTES // max(1, inner * self._kind.dtype.itemsize)))
+        self._held = held - held % LANES if held > LANES else held
 
     def piece(self, share: int) -> int:
         """Return how many sources a thread takes at once if it has to do ``share`` in all."""
-        share = max(1, min(self._held, -(-share // LANES) * LANES))
-        return share - share % LANES if share > LANES else share
+        return whole_groups(min(self._held, share))
 
     def near(self) -> Indices:
         """Return the positions of the sources, those that are near each other next to each other.
 
         Sources without arcs out reach nothing, so they are left out, but for one if there is no other.
         """
-        sources = self._sources[0]
-        some = np.flatnonzero(sources < self._inner)
-        if len(some) == 0:
-            return np.arange(min(1, len(sources)))
-        found: Indices = some[gather_near(*self._sides, sources[some], LANES, np.array(LOOKS))]
-        return found
+        return near_each_other(self._sources[0], self._inner, *self._sides)
 
     def worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
         """Return the function with which a thread counts the paths from some sources.
@@ -114,23 +111,50 @@ class RowPasses:
         """Return the work space of a thread; ``flows`` says whether the flow over arcs is counted."""
         n, arcs = self._inner, len(self._arcs.heads) + 1
         tight = np.zeros(n + 1, np.int64), np.empty(arcs, np.int32), np.empty(arcs, np.uint8)
-        walk = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64), *(np.empty(n, np.int32) for _ in range(2))
-        places = np.empty(n, np.int32), np.zeros(n, np.uint8), np.empty(n, np.int32)
+        walk = (
+            np.empty(n, np.int32),
+            np.empty(n, np.int32),
+            np.empty(n, np.int64),
+            *(np.empty(n, np.int32) for _ in range(2)),
+        )
+        places = np.empty(n, np.int32), np.zeros(n, np.uint8)
         taken = np.empty(LANES * n, np.int32), np.empty(LANES * n, np.uint8)
         return (
-            _aligned(n, self._kind.dtype),
+            aligned(n, self._kind.dtype),
+            np.empty(n, np.int32),
+            np.empty(1 + min(KEYS, 1 << n.bit_length()), np.int32),
             tight,
             np.empty(arcs if flows else 0, np.int64),
             walk,
             places,
-            np.arange(n, dtype=np.int32),
+            np.empty(n, np.int32),
             taken,
             self.PASSES,
             np.zeros(len(self._kept), np.uint16),
-            _aligned(n, np.dtype(np.float64)),
-            _aligned(n, np.dtype(np.float64)),
+            aligned(n, np.dtype(np.float64)),
+            aligned(n, np.dtype(np.float64)),
             np.zeros((4, LANES)),
         )
+
+
+def whole_groups(share: int) -> int:
+    """Return about ``share``, at least 1, as a number of sources that are taken ``LANES`` at a time."""
+    return -(-share // LANES) * LANES if share > LANES else max(1, share)
+
+
+def near_each_other(sources: Indices, inner: int, out: tuple[Any, ...], into: tuple[Any, ...]) -> Indices:
+    """Return the positions of the sources less than ``inner``, those that are near each other next to each other.
+
+    Args:
+        sources: the sources.
+        inner: the number of vertices that have arcs out, which have the least numbers.
+        out, into: where the arcs of each of these vertices begin, and where they end; out and in.
+    """
+    some = np.flatnonzero(sources < inner)
+    if len(some) == 0:
+        return np.arange(min(1, len(sources)))
+    found: Indices = some[gather_near(out, into, sources[some], LANES, np.array(LOOKS))]
+    return found
 
 
 def _without_sinks(arcs: Arcs, inner: int) -> Arcs:
@@ -143,7 +167,7 @@ def _without_sinks(arcs: Arcs, inner: int) -> Arcs:
     return Arcs(ends[arcs.indptr[: inner + 1]], arcs.heads[kept], arcs.weights[kept])
 
 
-def _aligned(n: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+def aligned(n: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return zeros of shape (n, LANES) that begin with a cache line."""
     size = n * LANES * kind.itemsize
     memory = np.zeros(size + 64, np.uint8)

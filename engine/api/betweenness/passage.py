@@ -32,7 +32,7 @@ Indices = npt.NDArray[np.int64]
 _NOT_HERE: Final = ("algorithm", "dtype", "max_hops", "cutoff", "executor", "scheduler")
 #: A trial, which predicts the time from a few timed searches, is made only if all searches visit more vertices and arcs
 #: than this.
-LITTLE: Final = 20_000_000
+LITTLE: Final = 100_000_000
 #: Limits of a trial: the number of sources (TRIED), and the seconds after which no further source is tried (TRIAL).
 TRIED: Final = 16
 TRIAL: Final = 0.3

@@ -102,21 +102,18 @@ def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: i
 
 
 @njit(nogil=True, cache=True)
-def _finish(members, tight, columns, space, taken, counts, passes):  # type: ignore[no-untyped-def]
+def _finish(members, tight, columns, space, taken, count, passes):  # type: ignore[no-untyped-def]
     """Take a component; see :func:`order_vertices`."""
-    mark, rest, following = space
+    mark, rest = space
     listed, lanes = taken
-    count, placed = counts
     for v in members:
         mark[v] = PLACED
-        following[placed] = v
-        placed += 1
     if len(members) == 1:
         v = members[0]
         listed[count], lanes[count] = v, rest[v]
         rest[v] = 0
-        return count + 1, placed
-    return _take_apart(members, tight, columns, rest, taken, count, passes), placed
+        return count + 1
+    return _take_apart(members, tight, columns, rest, taken, count, passes)
 
 
 @njit(nogil=True, cache=True)
@@ -126,8 +123,8 @@ def _descend(root, tight, flags, columns, walk, space, taken, counts, passes):  
     """
     ends, tails, masks = tight
     left, path, nexts, lows, heights = walk
-    mark, rest, _ = space
-    seen, count, placed = counts
+    mark, rest = space
+    seen, count = counts
     depth, height = 0, 0
     v, at, low, mine = root, ends[root], seen, np.uint8(flags[root] & (2**LANES - 1))
     path[0], heights[0] = root, 0
@@ -157,12 +154,36 @@ def _descend(root, tight, flags, columns, walk, space, taken, counts, passes):  
         if low == mark[v]:
             # what has been left since ``v`` was found, and has no place yet, is its component
             members = left[heights[depth] : height]
-            count, placed = _finish(members, tight, columns, space, taken, (count, placed), passes)
+            count = _finish(members, tight, columns, space, taken, count, passes)
             height = heights[depth]
         if depth == 0:
-            return seen, count, placed
+            return seen, count
         depth -= 1
         v, at, low, mine = path[depth], nexts[depth], min(low, lows[depth]), rest[path[depth]]
+
+
+@njit(nogil=True, cache=True)
+def sort_roughly(keys, order, counts):  # type: ignore[no-untyped-def]
+    """Sort all vertices by their keys, or by the leading bits of these.
+
+    Args:
+        keys: int32, shape (n,), none below 0.
+        order: int32, shape (n,); receives the vertices.
+        counts: int32, work space; its length, less 1, is the number of keys that can be told apart.
+    """
+    most, shift = np.int32(0), 0
+    for key in keys:
+        most = max(most, key)
+    while most >> shift >= len(counts) - 1:
+        shift += 1
+    counts[:] = 0
+    for key in keys:
+        counts[(key >> shift) + 1] += 1
+    for k in range(1, (most >> shift) + 1):
+        counts[k + 1] += counts[k]
+    for v in range(len(keys)):
+        order[counts[keys[v] >> shift]] = v
+        counts[keys[v] >> shift] += 1
 
 
 @njit(nogil=True, cache=True)
@@ -175,10 +196,9 @@ def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  #
         flags: uint16, shape (n,): the low LANES bits are the lanes of which a vertex is the source.
         columns: the lengths, shape (n, LANES).
         walk: int32, shape (n,), int32, int64, int32 and int32: work space of the search.
-        space: ``mark``, int32, and ``rest``, uint8, which is all 0 before and after the call; and int32, which receives
-            all vertices in the order in which they were placed.  All have the shape (n,).
-        order: int32, shape (n,): the vertices in the order in which searches begin from them.  That in which they were
-            placed for other sources nearby saves most of the search.
+        space: ``mark``, int32, and ``rest``, uint8, which is all 0 before and after the call; both have the shape (n,).
+        order: int32, shape (n,): the vertices in the order in which searches begin from them.  The nearer it is to that
+            of the paths, the less is searched.
         taken: int32 and uint8, shape (LANES * n,): receive vertices in the new order, and for each the lanes in which
             it is taken here.
         passes: how often vertices on a cycle are passed in both directions before they are sorted.
@@ -187,18 +207,16 @@ def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  #
         The number of entries in ``taken``.
     """
     ends, tails, masks = tight
-    mark, _, following = space
+    mark, _ = space
     listed, lanes = taken
-    seen, count, placed, beyond = 1, 0, 0, len(order)
+    seen, count = 1, 0
     mark[:] = 0
     for v in order:
         if mark[v] == PLACED:
             continue
         mine = np.uint8(flags[v] & (2**LANES - 1))
         if ends[v] == ends[v + 1] and mine == 0:
-            beyond -= 1
-            following[beyond] = v  # no source reaches it
-            continue
+            continue  # no source reaches it
         ready = True
         for i in range(ends[v], ends[v + 1]):
             ready &= mark[tails[i]] == PLACED
@@ -207,8 +225,6 @@ def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  #
             mark[v] = PLACED
             listed[count], lanes[count] = v, mine
             count += 1
-            following[placed] = v
-            placed += 1
         else:
-            seen, count, placed = _descend(v, tight, flags, columns, walk, space, taken, (seen, count, placed), passes)
+            seen, count = _descend(v, tight, flags, columns, walk, space, taken, (seen, count), passes)
     return count

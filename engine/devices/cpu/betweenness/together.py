@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL, verdict
-from engine.devices.cpu.betweenness.ordering import order_vertices
+from engine.devices.cpu.betweenness.ordering import order_vertices, sort_roughly
 from engine.devices.cpu.betweenness.sinks import add_sinks
 from engine.devices.cpu.betweenness.vectors import (
     LANES,
@@ -41,18 +41,46 @@ MOST, ARRIVED, TIMES, LEFT = 0, 1, 2, 3
 
 
 @njit(nogil=True, cache=True)
-def _put_side_by_side(found, first, count, columns):  # type: ignore[no-untyped-def]
+def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
+    """Set the flags of up to eight sources, and what is told about them; see :func:`pass_together`."""
+    told[TIMES] = told[ARRIVED] = 0.0
+    for k in range(len(rows)):
+        source, own = task[0][rows[k]], task[1][rows[k]]
+        flags[source] |= 1 << k
+        if own >= 0:
+            flags[own] |= 1 << (LANES + k)
+        told[TIMES, k] = task[2][rows[k]]
+
+
+@njit(nogil=True, cache=True)
+def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
+    """Undo :func:`begin`, add what begins at the sources to ``begins`` unless it is empty, and return the verdict."""
+    most, said = told[MOST].max(), DONE
+    for k in range(len(rows)):
+        source, own = task[0][rows[k]], task[1][rows[k]]
+        flags[source] = 0
+        if own >= 0:
+            flags[own] = 0
+        if len(begins):
+            begins[source] += told[ARRIVED, k]
+        said = max(said, verdict(told[LEFT, k], told[ARRIVED, k], most))
+    return said
+
+
+@njit(nogil=True, cache=True)
+def _put_side_by_side(found, first, count, columns, keys):  # type: ignore[no-untyped-def]
     """Copy ``count`` rows of distances into columns; further columns are unreachable.  Return how many entries are
-    reached.
+    reached, and a key by which the vertices can be sorted in the order of most paths in ``keys``.
     """
     block, far = found
     n, at = len(columns), 0
     while count == LANES and at + LANES <= n:
-        put_square(block, first, at, columns)
+        put_square(block, first, at, columns, keys, np.int32(far))
         at += LANES
     for v in range(at, n):
         for k in range(LANES):
             columns[v, k] = block[first + k, v] if k < count else far
+        keys[v] = 0 if columns[v, 0] == far else columns[v, 0]
     reached, entries = 0, columns.reshape(-1)
     for i in range(len(entries)):
         reached += entries[i] != far
@@ -121,7 +149,7 @@ def _count(before, flags, taken, paths, coeff, told):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True)
-def _hand_back(before, moved, flags, taken, paths, coeff, given, told, out):  # type: ignore[no-untyped-def]
+def hand_back(before, moved, flags, taken, paths, coeff, given, told, out):  # type: ignore[no-untyped-def]
     """Follow the paths from eight sources backwards, and add the flow through vertices and over arcs.
 
     ``coeff`` is the flow that passes through a vertex, divided by its number of paths.
@@ -176,9 +204,11 @@ def pass_together(into, sinks, task, rows, found, kept, space, out):  # type: ig
         task: three arrays over all sources: the vertex of each, int64; one vertex to which the source sends nothing,
             -1 for none; and by which number all flow of the source is multiplied, float64.
         rows: int64: the positions in ``task`` of the sources to be done.  Neighbours should be near each other.
-        found: the distances from these sources, uint16 or int32, shape (rows, others), without those to sinks; and the number for *unreachable*.
+        found: the distances from these sources, uint16 or int32, shape (rows, others), without those to sinks;
+            and that for *unreachable*.
         kept: float64, shape (n,): the flow that each source sends to each vertex, the same for all sources.
-        space: buffers of this thread: ``columns`` of the type of the distances, shape (n, LANES); ``tight`` of
+        space: buffers of this thread: ``columns`` of the type of the distances, shape (n, LANES);
+            ``keys`` and ``counts`` of :func:`engine.devices.cpu.betweenness.ordering.sort_roughly`; ``tight`` of
             :func:`engine.devices.cpu.betweenness.ordering.order_vertices`, and int64, shape (arcs + 1,), empty where no
             flow over arcs is wanted; ``walk``, ``space``, ``order`` and ``taken`` of that function, and how many
             ``passes``; ``flags``, uint16, shape (n,), all 0; and float64: ``paths`` and ``coeff``, shape (n, LANES),
@@ -189,37 +219,22 @@ def pass_together(into, sinks, task, rows, found, kept, space, out):  # type: ig
     Returns:
         ``DONE``; or the code of what is wrong, after which the sums are incomplete.
     """
-    columns, before, moved, walk, places, order, taken, passes, flags, paths, coeff, told = space
+    columns, keys, counts, before, moved, walk, places, order, taken, passes, flags, paths, coeff, told = space
     vertices, begins, arrivals, over = out
-    mark, rest, following = places
     for at in range(0, len(rows), LANES):
         some = rows[at : at + LANES]
-        reached = _put_side_by_side(found, at, len(some), columns)
+        reached = _put_side_by_side(found, at, len(some), columns, keys)
         _list_tight(into, columns, np.int32(found[1]), before, moved)
-        told[TIMES] = told[ARRIVED] = 0.0
-        for k in range(len(some)):
-            source, own = task[0][some[k]], task[1][some[k]]
-            flags[source] |= 1 << k
-            if own >= 0:
-                flags[own] |= 1 << (LANES + k)
-            told[TIMES, k] = task[2][some[k]]
-        size = order_vertices(before, flags, columns, walk, (mark, rest, following), order, taken, passes)
-        order, following = following, order
+        begin(task, some, flags, told)
+        sort_roughly(keys, order, counts)
+        size = order_vertices(before, flags, columns, walk, places, order, taken, passes)
         done = taken[0][:size], taken[1][:size]
         if _count(before, flags, done, paths, coeff, told) != reached:
             return UNEQUAL
         far, rest_of = np.int32(found[1]), (arrivals, over)
         add_sinks(sinks, columns, far, flags, paths, coeff, kept, told, rest_of)
-        _hand_back(before, moved, flags, done, paths, coeff, kept, told, (vertices, arrivals, over))
-        most = told[MOST].max()
-        for k in range(len(some)):
-            source, own = task[0][some[k]], task[1][some[k]]
-            flags[source] = 0
-            if own >= 0:
-                flags[own] = 0
-            if len(begins):
-                begins[source] += told[ARRIVED, k]
-            said = verdict(told[LEFT, k], told[ARRIVED, k], most)
-            if said != DONE:
-                return said
+        hand_back(before, moved, flags, done, paths, coeff, kept, told, (vertices, arrivals, over))
+        said = finish(task, some, flags, told, begins)
+        if said != DONE:
+            return said
     return DONE

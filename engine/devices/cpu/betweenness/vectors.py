@@ -259,6 +259,29 @@ def shorter(typing, array, least, before, weight, far):  # type: ignore[no-untyp
     return lengths(array, lengths, types.int64, types.int32, types.int32), codegen
 
 
+@intrinsic
+def start_at(typing, mask, others):  # type: ignore[no-untyped-def]
+    """Return eight lengths: 0 in the lanes of ``mask``, those of ``others`` elsewhere."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.select(_lanes(builder, args[0]), ir.Constant(_STEPS, [0] * LANES), args[1])
+
+    return lengths(types.int64, lengths), codegen
+
+
+@intrinsic
+def store_lengths(typing, array, row, value):  # type: ignore[no-untyped-def]
+    """Set row ``row`` of ``array``, uint16 or int32, shape (n, LANES)."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        place, kind = _place(context, builder, signature.args[0], *args[:2]), signature.args[0].dtype
+        narrow = ir.VectorType(context.get_data_type(kind), LANES)
+        builder.store(args[2] if narrow == _STEPS else builder.trunc(args[2], narrow), place, align=2)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, lengths), codegen
+
+
 def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
     """Return the columns of eight vectors of eight entries."""
     for digit in (1, 2, 4):
@@ -275,8 +298,8 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def put_square(typing, block, first, v, array):  # type: ignore[no-untyped-def]
-    """Copy the lengths from eight sources to eight vertices, ``v`` and the next seven.
+def put_square(typing, block, first, v, array, keys, far):  # type: ignore[no-untyped-def]
+    """Copy the lengths from eight sources to eight vertices, ``v`` and the next seven, and add them up.
 
     Args:
         typing: numba's typing context.
@@ -284,6 +307,9 @@ def put_square(typing, block, first, v, array):  # type: ignore[no-untyped-def]
         first: the first of the eight rows.
         v: the first vertex.
         array: of the type of ``block``, shape (n, LANES); receives the lengths.
+        keys: int32, shape (n,); receives the sum of the lengths from the sources that reach a vertex; an eighth of it
+            if lengths are int32.
+        far: the length that stands for *unreachable*, int32.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -296,9 +322,16 @@ def put_square(typing, block, first, v, array):  # type: ignore[no-untyped-def]
             entry = builder.add(builder.mul(builder.add(args[1], _I64(k)), n), args[2])
             pointer = builder.bitcast(builder.gep(block.data, [entry]), vector.as_pointer())
             rows.append(builder.load(pointer, align=2))
+        far, none, sums = _spread(builder, args[5]), ir.Constant(_STEPS, [0] * LANES), ir.Constant(_STEPS, [0] * LANES)
+        for row in rows:
+            wide = row if row.type == _STEPS else builder.zext(row, _STEPS)
+            part = builder.ashr(wide, ir.Constant(_STEPS, [3] * LANES)) if row.type == _STEPS else wide
+            sums = builder.add(sums, builder.select(builder.icmp_signed("==", wide, far), none, part))
+        place = builder.gep(context.make_array(signature.args[4])(context, builder, args[4]).data, [args[2]])
+        builder.store(sums, builder.bitcast(place, _STEPS.as_pointer()), align=4)
         for k, column in enumerate(_transposed(builder, rows)):
             place = _place(context, builder, signature.args[3], args[3], builder.add(args[2], _I64(k)))
             builder.store(column, place, align=2)
         return context.get_dummy_value()
 
-    return types.void(block, types.int64, types.int64, array), codegen
+    return types.void(block, types.int64, types.int64, array, keys, types.int32), codegen

@@ -29,6 +29,23 @@ def small_world(n: int, rng, weight, *, directed=True):
     return build_graph(tails, heads, weights, n=n, directed=directed)[0]
 
 
+def acyclic(n: int, rng, weight):
+    """Arcs that lead forward in an order that says nothing about numbers; some vertices have many arcs in."""
+    ends = np.sort(rng.integers(0, n, (2, 3 * n)), axis=0)
+    ends[1][::5] = n - 1 - ends[1][::5] % 7
+    kept = ends[0] < ends[1]
+    tails, heads = rng.permutation(n)[ends[:, kept]]
+    return build_graph(tails, heads, None if weight is None else weight(len(tails)), n=n, directed=True)[0]
+
+
+def sinks(n: int, rng, weight):
+    """A small world whose vertices have arcs to many vertices without arcs out, and some without arcs in."""
+    tails = np.append(rng.integers(0, n // 2, 4 * n), np.arange(n // 2, n // 2 + 9))
+    heads = np.append(rng.integers(0, n, 4 * n), np.arange(9))
+    tails, heads = rng.permutation(n)[[tails, heads]]
+    return build_graph(tails, heads, None if weight is None else weight(len(tails)), n=n, directed=True)[0]
+
+
 def all_pairs(graph, *, ends=True, arcs=True):
     found, n = number_arcs(graph, decimal=True), graph.n
     none = np.zeros(0, np.int64)
@@ -53,6 +70,11 @@ GRAPHS = {
     "mesh, heavy": lambda rng: mesh(20, rng, lambda m: rng.integers(1, 3, m) * 10**6),
     "small world, hops": lambda rng: small_world(600, rng, None),
     "small world, undirected": lambda rng: small_world(600, rng, None, directed=False),
+    "no cycle, hops": lambda rng: acyclic(700, rng, None),
+    "no cycle, few lengths": lambda rng: acyclic(400, rng, lambda m: rng.integers(0, 3, m)),
+    "no cycle, some heavy": lambda rng: acyclic(300, rng, lambda m: np.where(rng.random(m) < 0.5, 1, 10**6)),
+    "many sinks": lambda rng: sinks(700, rng, None),
+    "many sinks, decimals": lambda rng: sinks(500, rng, lambda m: rng.integers(1, 4, m) / 10),
     "pieces": lambda rng: build_graph(*rng.integers(0, 700, (2, 500)), None, n=700, directed=False)[0],
     "long path": lambda rng: build_graph(*rng.permutation(300)[np.array([range(299), range(1, 300)])], None, n=300,
                                          directed=False)[0],

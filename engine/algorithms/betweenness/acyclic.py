@@ -1,0 +1,106 @@
+"""Counts the shortest paths of a graph without cycles, eight sources at a time; no rows of distances are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.betweenness.numbering import PathArcs
+from engine.algorithms.betweenness.rows import aligned, near_each_other, whole_groups
+from engine.devices.cpu.betweenness.forward import BLOCK, STEP, pass_forward
+from engine.devices.cpu.betweenness.vectors import LANES
+from engine.graph.transpose import transposed
+from engine.model.dtypes import WORK_TYPES
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+#: The most sources that a thread takes at once.
+PIECE: Final = 64
+
+
+class ForwardPasses:
+    """Counts paths in a graph whose arcs lead to larger numbers; several threads may use it at the same time.
+
+    Args:
+        arcs: the arcs; distances over them are whole numbers that fit int32.
+        sources: the sources, int64; for each source the vertex at which none of its flow ends, or -1; and by which
+            number all flow of the source is multiplied, float64.
+        kept: float64, shape (n,): the flow from every source that ends at each vertex.
+    """
+
+    def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices, Floats], kept: Floats) -> None:
+        self._sources, self._kept = sources, kept
+        n = len(kept)
+        self._kind = WORK_TYPES["uint16" if arcs.longest <= WORK_TYPES["uint16"].largest else "int32"]
+        self._blocks = -(-n >> BLOCK) + 1
+        into, tails, places = transposed(arcs.indptr, arcs.heads)
+        weights = arcs.weights[places] if len(arcs.weights) else np.ones(len(places), np.int32)
+        # an arc that is longer than any distance is never tight, and its sum with a distance has to fit int32
+        lengths = np.minimum(weights, WORK_TYPES["int32"].largest).astype(np.int32)
+        self._sides = (arcs.indptr, arcs.heads), (into, tails)
+        self._both = (
+            _filled(arcs.indptr, (arcs.heads >> BLOCK, self._blocks - 1)),
+            _filled(into, (tails, n), (lengths, 1), (places, 0)),
+        )
+
+    def piece(self, share: int) -> int:
+        """Return how many sources a thread takes at once if it has to do ``share`` in all."""
+        return whole_groups(min(PIECE, share))
+
+    def near(self) -> Indices:
+        """Return the positions of the sources that have arcs out, those near each other next to each other; one source
+        if none has.
+        """
+        indptr = self._sides[0][0]
+        return near_each_other(self._sources[0], int(np.searchsorted(indptr, indptr[-1])), *self._sides)
+
+    def worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
+        """Return the function with which a thread counts the paths from some sources, as
+        :meth:`engine.algorithms.betweenness.rows.RowPasses.worker` does.
+        """
+        far, space = np.int32(self._kind.unreachable), self._space(flows=len(sums[3]) > 0)
+
+        def search(rows: Indices) -> int:
+            return int(pass_forward(self._both, far, self._sources, rows, self._kept, space, sums))
+
+        return search
+
+    def _space(self, *, flows: bool) -> tuple[Any, ...]:
+        """Return the work space of a thread; ``flows`` says whether the flow over arcs is counted."""
+        n, arcs, lines = len(self._kept), len(self._both[1][1]) + 1, np.dtype(np.float64)
+        columns = aligned(n + 1, self._kind.dtype)
+        columns[:] = self._kind.unreachable
+        return (
+            columns,
+            (np.zeros(n + 1, np.int64), np.empty(arcs, np.int32), np.empty(arcs, np.uint8)),
+            np.empty(arcs if flows else 0, np.int64),
+            np.zeros(self._blocks, np.uint8),
+            np.zeros(n, np.uint16),
+            (np.empty(n, np.int32), np.empty(n, np.uint8)),
+            aligned(n + 1, lines),
+            aligned(n, lines),
+            np.zeros((4, LANES)),
+        )
+
+
+def _filled(indptr: Indices, *facts: tuple[npt.NDArray[Any], int]) -> tuple[npt.NDArray[Any], ...]:
+    """Return arcs (CSR) with further ones, so that the number of arcs of each vertex is a multiple of ``STEP``.
+
+    Args:
+        indptr: where the arcs of each vertex begin.
+        facts: something about each arc, and what it is for the further arcs.
+    """
+    counts = np.diff(indptr)
+    wide = np.zeros(len(indptr), np.int64)
+    np.cumsum(-(-counts // STEP) * STEP, out=wide[1:])
+    at = np.arange(indptr[-1]) + np.repeat(wide[:-1] - indptr[:-1], counts)
+    filled = []
+    for values, further in facts:
+        found = np.full(wide[-1], further, values.dtype)
+        found[at] = values
+        filled.append(found)
+    return wide, *filled

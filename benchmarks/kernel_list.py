@@ -241,10 +241,10 @@ def _betweenness() -> None:
     from storage.graph.graph import build_graph
 
     few, trips = tuple(range(9)), Demands(np.arange(5), np.arange(5) + 9, np.ones(5))
-    for kind in ("unit", "whole", "heavy", "decimals", "fractions"):
+    for kind in ("unit", "whole", "heavy", "decimals", "fractions", "chain"):
         graph = make_graph(kind)
         for arcs in (True, False):
-            for sources in (None, few):  # by rows of distances, and by one search a source
+            for sources in (None, few):  # sixteen sources at a time, and by one search a source
                 betweenness(graph, Options(sources=sources, threads=1), arcs=arcs)
         assign(graph, trips, Options(threads=1))
     below = np.arange(1, 1000)  # a tree, which is folded

@@ -1,4 +1,4 @@
-"""Counts the shortest paths of a graph without cycles, eight sources at a time; no rows of distances are needed."""
+"""Counts the shortest paths of a graph without cycles, sixteen sources at a time; no rows of distances are needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from engine.algorithms.betweenness.numbering import PathArcs
 from engine.algorithms.betweenness.rows import aligned, near_each_other, whole_groups
 from engine.devices.cpu.betweenness.forward import BLOCK, STEP, pass_forward
-from engine.devices.cpu.betweenness.vectors import LANES
+from engine.devices.cpu.betweenness.vectors import LANES, Mask
 from engine.graph.transpose import transposed
 from engine.model.dtypes import WORK_TYPES
 
@@ -76,11 +76,11 @@ class ForwardPasses:
         columns[:] = self._kind.unreachable
         return (
             columns,
-            (np.zeros(n + 1, np.int64), np.empty(arcs, np.int32), np.empty(arcs, np.uint8)),
+            (np.zeros(n + 1, np.int64), np.empty(arcs, np.int32), np.empty(arcs, Mask)),
             np.empty(arcs if flows else 0, np.int64),
             np.zeros(self._blocks, np.uint8),
-            np.zeros(n, np.uint16),
-            (np.empty(n, np.int32), np.empty(n, np.uint8)),
+            np.zeros(n, np.uint32),
+            (np.empty(n, np.int32), np.empty(n, Mask)),
             aligned(n + 1, lines),
             aligned(n, lines),
             np.zeros((4, LANES)),

@@ -158,7 +158,8 @@ def _forward(graph: Graph, indptr: Indices, heads: npt.NDArray[np.int32]) -> npt
     component, found = strong_components(indptr, heads)
     if int(component.max(initial=-1)) + 1 < graph.n or np.any(heads == np.repeat(np.arange(graph.n), np.diff(indptr))):
         return None
-    return found[::-1].astype(np.int32)
+    forward: npt.NDArray[np.int32] = found[::-1].astype(np.int32)
+    return forward
 
 
 def _sinks_last(order: npt.NDArray[np.int32], indptr: Indices) -> npt.NDArray[np.int32]:

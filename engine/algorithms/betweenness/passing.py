@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from engine.algorithms.betweenness.acyclic import ForwardPasses
 from engine.algorithms.betweenness.numbering import PathArcs
-from engine.algorithms.betweenness.rows import RowPasses
+from engine.algorithms.betweenness.rows import HELD_BYTES, HELD_ROWS, RowPasses
 from engine.devices.cpu.arcs import FAR
 from engine.devices.cpu.betweenness.accumulating import (
     ABSORBED,
@@ -101,16 +101,20 @@ class Passed:
     lengths: Floats
 
 
-def thread_bytes(n: int, arcs: int, task_ends: bool, task_arcs: bool) -> int:
+def thread_bytes(n: int, arcs: int, task: PassingTask, *, together: bool) -> int:
     """Estimate the bytes of memory that a thread takes.
 
     Args:
         n: number of vertices.
         arcs: number of arcs.
-        task_ends: whether the thread counts the flow that begins and ends at each vertex.
-        task_arcs: whether the thread counts the flow over each arc.
+        task: what is counted.
+        together: whether sources are taken together; otherwise one search begins after the other.
     """
-    return n * (64 + 16 * task_ends) + 8 * arcs * task_arcs
+    sums = n * (8 + 16 * task.ends) + 8 * arcs * task.arcs
+    if not together:
+        return sums + 56 * n
+    # the rows of distances, lines of counts and lengths, lists of vertices, and of tight arcs
+    return sums + min(HELD_BYTES, 4 * n * HELD_ROWS) + 470 * n + (6 + 8 * task.arcs) * arcs
 
 
 class PassingSearches:
@@ -127,6 +131,8 @@ class PassingSearches:
         self._lock = threading.Lock()
         self._sums: list[tuple[Floats, ...]] = []
         self._rows: RowPasses | ForwardPasses | None = None
+        #: Whether sources may be taken together, which is faster and takes more memory.
+        self.gather = True
 
     def run(self, team: Team, monitor: Monitor, rows: Indices | None = None) -> Passed:
         """Search from sources with all threads.
@@ -231,10 +237,15 @@ class PassingSearches:
 
         return search
 
+    def together(self, count: int) -> bool:
+        """Return whether ``count`` sources are taken together, because that is faster and exact."""
+        exact = self._arcs.longest <= RowPasses.LONGEST
+        return self.gather and count >= FEW_ROWS and not len(self._task.first) and exact
+
     def _by_rows(self, count: int) -> RowPasses | ForwardPasses | None:
         """Return the object that counts paths from many sources; None if it is not faster or would not be exact."""
         arcs, task = self._arcs, self._task
-        if count < FEW_ROWS or len(task.first) or arcs.longest > RowPasses.LONGEST:
+        if not self.together(count):
             return None
         if self._rows is None:
             passes = ForwardPasses if arcs.forward else RowPasses

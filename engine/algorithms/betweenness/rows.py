@@ -14,7 +14,7 @@ from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.betweenness.accumulating import DONE
 from engine.devices.cpu.betweenness.gathering import gather_near
 from engine.devices.cpu.betweenness.together import pass_together
-from engine.devices.cpu.betweenness.vectors import LANES
+from engine.devices.cpu.betweenness.vectors import LANES, Mask
 from engine.devices.cpu.bfs_bits import BreadthFirst
 from engine.graph.transpose import transposed
 from engine.model.backend import Arcs, RowsWanted
@@ -29,8 +29,8 @@ HELD_ROWS: Final = 512
 HELD_BYTES: Final = 64 << 20
 #: How many keys are told apart where vertices are sorted; it need not be exact.
 KEYS: Final = 1 << 16
-#: How many vertices are looked at for the sources near a source, and, where these did not suffice, once more.
-LOOKS: Final = (64, 256)
+#: How many vertices are looked at for the sources near a source.
+LOOKS: Final = (64,)
 
 
 class RowPasses:
@@ -59,7 +59,7 @@ class RowPasses:
         lengths = np.minimum(weights[places], WORK_TYPES["int32"].largest).astype(np.int32)
         most = int(np.diff(indptr[inner:]).max(initial=0))
         last = indptr[inner]
-        self._sinks = indptr[inner:] - last, tails[last:], lengths[last:], places[last:], np.empty(most, np.uint8)
+        self._sinks = indptr[inner:] - last, tails[last:], lengths[last:], places[last:], np.empty(most, Mask)
         into, heads = indptr[: inner + 1], np.repeat(np.arange(inner, dtype=np.int32), np.diff(indptr[: inner + 1]))
         self._into = heads, tails[:last], lengths[:last], places[:last], np.flatnonzero(np.diff(into) == 0)
         self._arcs = _without_sinks(Arcs(arcs.indptr, arcs.heads, weights), inner)
@@ -110,15 +110,15 @@ class RowPasses:
     def _space(self, *, flows: bool) -> tuple[Any, ...]:
         """Return the work space of a thread; ``flows`` says whether the flow over arcs is counted."""
         n, arcs = self._inner, len(self._arcs.heads) + 1
-        tight = np.zeros(n + 1, np.int64), np.empty(arcs, np.int32), np.empty(arcs, np.uint8)
+        tight = np.zeros(n + 1, np.int64), np.empty(arcs, np.int32), np.empty(arcs, Mask)
         walk = (
             np.empty(n, np.int32),
             np.empty(n, np.int32),
             np.empty(n, np.int64),
             *(np.empty(n, np.int32) for _ in range(2)),
         )
-        places = np.empty(n, np.int32), np.zeros(n, np.uint8)
-        taken = np.empty(LANES * n, np.int32), np.empty(LANES * n, np.uint8)
+        places = np.empty(n, np.int32), np.zeros(n, Mask)
+        taken = np.empty(LANES * n, np.int32), np.empty(LANES * n, Mask)
         return (
             aligned(n, self._kind.dtype),
             np.empty(n, np.int32),
@@ -130,7 +130,7 @@ class RowPasses:
             np.empty(n, np.int32),
             taken,
             self.PASSES,
-            np.zeros(len(self._kept), np.uint16),
+            np.zeros(len(self._kept), np.uint32),
             aligned(n, np.dtype(np.float64)),
             aligned(n, np.dtype(np.float64)),
             np.zeros((4, LANES)),

@@ -190,12 +190,20 @@ class PassageRun:
         self._threads = max(1, min(machine.threads, self._rows))
         if options.device == "cuda":
             self._there = self._on_device(machine)
-        each = thread_bytes(passage.size, len(passage.arcs.heads), task.ends, task.arcs)
-        fixed = _fixed_bytes(passage, task) + (unfolded.bytes() if unfolded else 0)
-        here = 0 if self._there else each * self._threads
-        self.memory = machine.resident + KERNELS + fixed + here
+        fixed = machine.resident + KERNELS + _fixed_bytes(passage, task) + (unfolded.bytes() if unfolded else 0)
+        self.memory = fixed + self._bytes()
+        if self.memory > machine.memory:  # searches one after the other take less
+            self._searches.gather = False
+            self.memory = fixed + self._bytes()
         if self.memory > machine.memory:
             raise _too_large(self.memory, machine, self._threads)
+
+    def _bytes(self) -> int:
+        """Estimate the bytes of memory that all threads take."""
+        if self._there:
+            return 0
+        size, together = self._passage.size, self._searches.together(self._rows)
+        return self._threads * thread_bytes(size, len(self._passage.arcs.heads), self._task, together=together)
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
         """Predict memory and, from a trial, time; ``monitor`` receives the progress of compiling, and can stop it."""

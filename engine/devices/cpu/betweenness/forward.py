@@ -1,4 +1,4 @@
-"""Searches from eight sources together in a graph without cycles, counting shortest paths on the way.
+"""Searches from sixteen sources together in a graph without cycles, counting shortest paths on the way.
 
 Vertices are numbered so that arcs lead to larger numbers.  So each vertex is taken once, after all that come before it
 on any path, and needs no search: its distances are the least over the arcs into it.  Only vertices near those that a
@@ -86,7 +86,7 @@ def _search(out, into, far, columns, before, moved, near, flags, taken, paths, c
 
 @njit(nogil=True, cache=True)
 def pass_forward(both, far, task, rows, kept, space, out):  # type: ignore[no-untyped-def]
-    """Send the flow of some sources along their shortest paths, eight sources at a time, and add it to ``out``.
+    """Send the flow of some sources along their shortest paths, sixteen sources at a time, and add it to ``out``.
 
     Args:
         both: the arcs in both directions.  Arcs out: where those of each vertex begin, int64, and the blocks of their

@@ -1,7 +1,7 @@
-"""Puts the vertices that eight sources reach in one order, in which every shortest path from any of them ascends.
+"""Puts the vertices that sixteen sources reach in one order, in which every shortest path from any of them ascends.
 
 An arc is *tight* for a source if it lies on a shortest path from that source.  The tight arcs of one source have no
-cycle, and sources that are near each other share nearly all of them.  So one order serves all eight sources, but for
+cycle, and sources that are near each other share nearly all of them.  So one order serves all sixteen sources, but for
 the few vertices on cycles of arcs that are tight for different sources.  Tarjan's algorithm (1972) finds both: followed
 against the arcs, it finishes the strongly connected components in the order of the paths.  A vertex that is a component
 of its own is taken once, in all lanes.  Those on a cycle are taken several times, each time in the lanes in which all
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.devices.cpu.betweenness.vectors import LANES
+from engine.devices.cpu.betweenness.vectors import LANES, Mask
 from engine.graph.kernels import njit
 
 #: The mark of a vertex that has its place in the order; all other marks are smaller.
@@ -23,7 +23,7 @@ PLACED = 2**31 - 1
 def _look(v, tight, rest):  # type: ignore[no-untyped-def]
     """Return the lanes in which a tight arc comes from a vertex that waits for its place in these lanes."""
     ends, tails, masks = tight
-    waits = np.uint8(0)
+    waits = Mask(0)
     for i in range(ends[v], ends[v + 1]):
         waits |= masks[i] & rest[tails[i]]
     return waits
@@ -43,9 +43,9 @@ def _by_length(members, tight, columns, rest, taken, count):  # type: ignore[no-
     keys[:size].sort()
     for i in range(size):
         v, length = keys[i] & (2**32 - 1), keys[i] >> 32
-        mine = np.uint8(0)
+        mine = Mask(0)
         for k in range(LANES):
-            mine |= np.uint8((columns[v, k] == length) & (rest[v] >> k)) << k
+            mine |= Mask((columns[v, k] == length) & (rest[v] >> k)) << k
         if mine:
             listed[count], lanes[count] = v, mine
             count += 1
@@ -64,7 +64,7 @@ def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: i
         members: the vertices, in the order in which the search has left them; they are reordered.
         tight: the tight arcs into each vertex, as in :func:`order_vertices`.
         columns: the lengths, shape (n, LANES).
-        rest: uint8, shape (n,): the lanes in which each vertex has yet to be taken, 0 for vertices outside.
+        rest: masks, shape (n,): the lanes in which each vertex has yet to be taken, 0 for vertices outside.
         taken: the entries, as in :func:`order_vertices`.
         count: the number of entries that there are.
         passes: after so many passes in both directions the remaining vertices are taken by length.
@@ -126,7 +126,7 @@ def _descend(root, tight, flags, columns, walk, space, taken, counts, passes):  
     mark, rest = space
     seen, count = counts
     depth, height = 0, 0
-    v, at, low, mine = root, ends[root], seen, np.uint8(flags[root] & (2**LANES - 1))
+    v, at, low, mine = root, ends[root], seen, Mask(flags[root] & (2**LANES - 1))
     path[0], heights[0] = root, 0
     mark[root] = seen
     seen += 1
@@ -145,7 +145,7 @@ def _descend(root, tight, flags, columns, walk, space, taken, counts, passes):  
             nexts[depth], lows[depth] = at, low
             depth += 1
             path[depth], heights[depth] = fresh, height
-            v, at, low, mine = fresh, ends[fresh], seen, np.uint8(flags[fresh] & (2**LANES - 1))
+            v, at, low, mine = fresh, ends[fresh], seen, Mask(flags[fresh] & (2**LANES - 1))
             mark[v] = seen
             seen += 1
             continue
@@ -188,18 +188,18 @@ def sort_roughly(keys, order, counts):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  # type: ignore[no-untyped-def]
-    """Put the vertices that eight sources reach in an order in which all shortest paths from these ascend.
+    """Put the vertices that sixteen sources reach in an order in which all shortest paths from these ascend.
 
     Args:
         tight: the arcs that are tight for some source: where those into each vertex end, int64, shape (n + 1,), 0
-            first; their tails, int32; and for which sources, uint8.
-        flags: uint16, shape (n,): the low LANES bits are the lanes of which a vertex is the source.
+            first; their tails, int32; and for which sources, as masks.
+        flags: uint32, shape (n,): the low LANES bits are the lanes of which a vertex is the source.
         columns: the lengths, shape (n, LANES).
         walk: int32, shape (n,), int32, int64, int32 and int32: work space of the search.
-        space: ``mark``, int32, and ``rest``, uint8, which is all 0 before and after the call; both have the shape (n,).
+        space: ``mark``, int32, and ``rest``, masks, which is all 0 before and after the call; both have the shape (n,).
         order: int32, shape (n,): the vertices in the order in which searches begin from them.  The nearer it is to that
             of the paths, the less is searched.
-        taken: int32 and uint8, shape (LANES * n,): receive vertices in the new order, and for each the lanes in which
+        taken: int32 and masks, shape (LANES * n,): receive vertices in the new order, and for each the lanes in which
             it is taken here.
         passes: how often vertices on a cycle are passed in both directions before they are sorted.
 
@@ -214,7 +214,7 @@ def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  #
     for v in order:
         if mark[v] == PLACED:
             continue
-        mine = np.uint8(flags[v] & (2**LANES - 1))
+        mine = Mask(flags[v] & (2**LANES - 1))
         if ends[v] == ends[v + 1] and mine == 0:
             continue  # no source reaches it
         ready = True

@@ -1,4 +1,4 @@
-"""Adds the flow to vertices without arcs out, which paths from eight sources end at and never pass."""
+"""Adds the flow to vertices without arcs out, which paths from sixteen sources end at and never pass."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def add_sinks(sinks, columns, far, hidden, paths, coeff, given, told, out):  # t
 
     Args:
         sinks: where the arcs into each sink begin, int64; their tails, int32, which are no sinks; their weights, int32;
-            their indices among the arcs out, int64; and work space, uint8, for the masks of all arcs into one sink.
+            their indices among the arcs out, int64; and work space for the masks of all arcs into one sink.
         columns: the lengths of the other vertices, shape (others, LANES).
         far: the length that stands for *unreachable*, int32.
-        hidden: uint16: in which lanes a vertex keeps nothing: 2^LANES for the first lane, and so on.
+        hidden: uint32: in which lanes a vertex keeps nothing: 2^LANES for the first lane, and so on.
         paths: float64, shape (others, LANES): the counts of paths.
         coeff: of the same shape: the flow through each vertex, divided by its number of paths; the flow that leads on
             to sinks is added.

@@ -1,9 +1,9 @@
-"""Computes the flow from eight sources together through each vertex and over each arc, given the distances from these
+"""Computes the flow from sixteen sources together through each vertex and over each arc, given the distances from these
 sources to all vertices.
 
 Many searches side by side find rows of distances far faster than single searches that also count paths.  So the
-counting begins with finished rows, and takes eight at a time: the counts of paths from eight sources to a vertex are a
-line (``engine.devices.cpu.betweenness.vectors``).  First all arcs that are tight for some of the sources are listed,
+counting begins with finished rows, and takes sixteen at a time: the counts of paths from these to a vertex are a line
+(``engine.devices.cpu.betweenness.vectors``).  First all arcs that are tight for some of the sources are listed,
 with a mask that says for which.  Then the vertices are put in an order in which all shortest paths ascend
 (``engine.devices.cpu.betweenness.ordering``).  In that order paths are counted, and in its reverse the flow is summed
 (Brandes 2001).  Sources near each other share most of their tight arcs, so the lists are hardly longer than for one.
@@ -35,14 +35,14 @@ from engine.devices.cpu.betweenness.vectors import (
 )
 from engine.graph.kernels import njit
 
-#: Entries of the lines in which the results of eight sources are kept: the largest counts of paths, the flow that
+#: Entries of the lines in which the results of sixteen sources are kept: the largest counts of paths, the flow that
 #: arrived, by which number all flow of a source is multiplied, and the flow that left.
 MOST, ARRIVED, TIMES, LEFT = 0, 1, 2, 3
 
 
 @njit(nogil=True, cache=True)
 def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
-    """Set the flags of up to eight sources, and what is told about them; see :func:`pass_together`."""
+    """Set the flags of up to sixteen sources, and what is told about them; see :func:`pass_together`."""
     told[TIMES] = told[ARRIVED] = 0.0
     for k in range(len(rows)):
         source, own = task[0][rows[k]], task[1][rows[k]]
@@ -89,7 +89,7 @@ def _put_side_by_side(found, first, count, columns, keys):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-def]
-    """List the arcs that are tight for some of the eight sources, by the vertex that they lead to.
+    """List the arcs that are tight for some of the sixteen sources, by the vertex that they lead to.
 
     Args:
         into: the arcs, as in :func:`pass_together`.
@@ -116,11 +116,11 @@ def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def _count(before, flags, taken, paths, coeff, told):  # type: ignore[no-untyped-def]
-    """Count the shortest paths from all eight sources to each vertex.
+    """Count the shortest paths from all sixteen sources to each vertex.
 
     Args:
         before: the tight arcs, as in :func:`_list_tight`.
-        flags: uint16, shape (n,): the lanes of which a vertex is the source.
+        flags: uint32, shape (n,): the lanes of which a vertex is the source.
         taken: the vertices in the order of the paths, and in which lanes each is taken there.
         paths: float64, shape (n, LANES), receives the counts; lanes in which a vertex is not reached are
             undefined.
@@ -150,7 +150,7 @@ def _count(before, flags, taken, paths, coeff, told):  # type: ignore[no-untyped
 
 @njit(nogil=True, cache=True)
 def hand_back(before, moved, flags, taken, paths, coeff, given, told, out):  # type: ignore[no-untyped-def]
-    """Follow the paths from eight sources backwards, and add the flow through vertices and over arcs.
+    """Follow the paths from sixteen sources backwards, and add the flow through vertices and over arcs.
 
     ``coeff`` is the flow that passes through a vertex, divided by its number of paths.
 
@@ -191,7 +191,7 @@ def hand_back(before, moved, flags, taken, paths, coeff, given, told, out):  # t
 
 @njit(nogil=True, cache=True)
 def pass_together(into, sinks, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
-    """Send the flow of some sources along their shortest paths, eight sources at a time, and add it to ``out``.
+    """Send the flow of some sources along their shortest paths, sixteen sources at a time, and add it to ``out``.
 
     The rows of distances of these sources are known.
 
@@ -211,7 +211,7 @@ def pass_together(into, sinks, task, rows, found, kept, space, out):  # type: ig
             ``keys`` and ``counts`` of :func:`engine.devices.cpu.betweenness.ordering.sort_roughly`; ``tight`` of
             :func:`engine.devices.cpu.betweenness.ordering.order_vertices`, and int64, shape (arcs + 1,), empty where no
             flow over arcs is wanted; ``walk``, ``space``, ``order`` and ``taken`` of that function, and how many
-            ``passes``; ``flags``, uint16, shape (n,), all 0; and float64: ``paths`` and ``coeff``, shape (n, LANES),
+            ``passes``; ``flags``, uint32, shape (n,), all 0; and float64: ``paths`` and ``coeff``, shape (n, LANES),
             and ``told``, shape (4, LANES).
         out: sums of this thread, to which this adds: ``vertices``, ``begins``, ``ends`` and ``over`` of
             :func:`engine.devices.cpu.betweenness.accumulating.pass_hops`.

@@ -1,21 +1,25 @@
-"""Eight numbers side by side, one for each of eight sources, as values that kernels can hold and add.
+"""Sixteen numbers side by side, one for each of sixteen sources, as values that kernels can hold and add.
 
-numba does not vectorise such short loops, so these operations are written as vector instructions.  A *line* is eight
-float64, which fill a cache line; LLVM splits it where registers are narrower.  Which of the eight sources something is
-true of is told by a *mask*, an integer of eight bits.
+numba does not vectorise such short loops, so these operations are written as vector instructions.  A *line* is sixteen
+float64, which fill two cache lines; LLVM splits it where registers are narrower.  Which of the sources something is
+true of is told by a *mask*, an integer of sixteen bits.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
-#: Sources side by side: as many float64 as a cache line has.
-LANES: Final = 8
+#: Sources side by side.  Twice as many as a register of 512 bits has float64, because much of the work is the same for
+#: any number: finding an order, and following the lists of arcs.
+LANES: Final = 16
+#: NumPy's type of a mask.
+Mask: Final = np.uint16
 
 _DOUBLE: Final = ir.DoubleType()
 _I64: Final = ir.IntType(64)
@@ -27,15 +31,15 @@ _MASK: Final = ir.VectorType(ir.IntType(1), LANES)
 _ALIGN: Final = 8
 
 
-class LineType(types.Type):  # type: ignore[misc]
-    """numba's type of eight float64."""
+class LineType(types.Type):
+    """numba's type of a line."""
 
     def __init__(self) -> None:
         super().__init__(name="Line")
 
 
-class LengthsType(types.Type):  # type: ignore[misc]
-    """numba's type of eight lengths, int32."""
+class LengthsType(types.Type):
+    """numba's type of as many lengths, int32."""
 
     def __init__(self) -> None:
         super().__init__(name="Lengths")
@@ -45,19 +49,19 @@ line, lengths = LineType(), LengthsType()
 
 
 @register_model(LineType)
-class _LineModel(models.PrimitiveModel):  # type: ignore[misc]
+class _LineModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _LINE)
+        super().__init__(manager, kind, _LINE)  # type: ignore[no-untyped-call]
 
 
 @register_model(LengthsType)
-class _LengthsModel(models.PrimitiveModel):  # type: ignore[misc]
+class _LengthsModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _STEPS)
+        super().__init__(manager, kind, _STEPS)  # type: ignore[no-untyped-call]
 
 
 def _spread(builder: Any, value: Any) -> Any:
-    """Return a vector with ``value`` in all eight lanes."""
+    """Return a vector with ``value`` in all lanes."""
     vector = ir.VectorType(value.type, LANES)
     undefined = ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(undefined, value, _I32(0))
@@ -65,7 +69,7 @@ def _spread(builder: Any, value: Any) -> Any:
 
 
 def _place(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
-    """Return the pointer to row ``row`` of an array with eight entries in a row."""
+    """Return the pointer to row ``row`` of an array with LANES entries in a row."""
     data = context.make_array(kind)(context, builder, array).data
     vector = ir.VectorType(context.get_data_type(kind.dtype), LANES)
     return builder.gep(builder.bitcast(data, vector.as_pointer()), [row])
@@ -80,7 +84,7 @@ def _told(builder: Any, lanes: Any) -> Any:
 
 
 def _steps(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
-    """Return row ``row`` of an array of lengths as eight int32."""
+    """Return row ``row`` of an array of lengths as LANES int32."""
     found = builder.load(_place(context, builder, kind, array, row), align=2)
     return found if found.type == _STEPS else builder.zext(found, _STEPS)
 
@@ -174,7 +178,7 @@ def count_lanes(typing, mask):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def total(typing, a):  # type: ignore[no-untyped-def]
-    """Return the sum of the eight numbers of a line."""
+    """Return the sum of the sixteen numbers of a line."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         called = f"llvm.vector.reduce.fadd.v{LANES}f64"
@@ -188,7 +192,7 @@ def total(typing, a):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def lengths_of(typing, array, row):  # type: ignore[no-untyped-def]
-    """Return row ``row`` of ``array``, shape (n, LANES), uint16 or int32, as eight lengths."""
+    """Return row ``row`` of ``array``, shape (n, LANES), uint16 or int32, as sixteen lengths."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return _steps(context, builder, signature.args[0], *args)
@@ -220,7 +224,7 @@ def tight(typing, array, mine, before, weight, far):  # type: ignore[no-untyped-
 
 @intrinsic
 def equal(typing, mine, length):  # type: ignore[no-untyped-def]
-    """Return the mask of the lanes in which ``mine``, eight lengths, is ``length``."""
+    """Return the mask of the lanes in which ``mine``, sixteen lengths, is ``length``."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return _told(builder, builder.icmp_signed("==", args[0], _spread(builder, args[1])))
@@ -230,7 +234,7 @@ def equal(typing, mine, length):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def same_length(typing, value):  # type: ignore[no-untyped-def]
-    """Return eight lengths that are all ``value``."""
+    """Return sixteen lengths that are all ``value``."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return _spread(builder, args[0])
@@ -245,7 +249,7 @@ def shorter(typing, array, least, before, weight, far):  # type: ignore[no-untyp
     Args:
         typing: numba's typing context.
         array: lengths of all vertices, shape (n, LANES).
-        least: eight lengths.
+        least: sixteen lengths.
         before, weight, far: tail and weight of the arc, and the length for *unreachable*, as in :func:`tight`.
     """
 
@@ -261,7 +265,7 @@ def shorter(typing, array, least, before, weight, far):  # type: ignore[no-untyp
 
 @intrinsic
 def start_at(typing, mask, others):  # type: ignore[no-untyped-def]
-    """Return eight lengths: 0 in the lanes of ``mask``, those of ``others`` elsewhere."""
+    """Return sixteen lengths: 0 in the lanes of ``mask``, those of ``others`` elsewhere."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.select(_lanes(builder, args[0]), ir.Constant(_STEPS, [0] * LANES), args[1])
@@ -283,8 +287,8 @@ def store_lengths(typing, array, row, value):  # type: ignore[no-untyped-def]
 
 
 def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return the columns of eight vectors of eight entries."""
-    for digit in (1, 2, 4):
+    """Return the columns of as many vectors of LANES entries."""
+    for digit in (1, 2, 4, 8):
         lower = [j ^ digit | LANES if j & digit else j for j in range(LANES)]
         upper = [j | LANES if j & digit else j | digit for j in range(LANES)]
         turned = list(rows)
@@ -299,15 +303,15 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
 
 @intrinsic
 def put_square(typing, block, first, v, array, keys, far):  # type: ignore[no-untyped-def]
-    """Copy the lengths from eight sources to eight vertices, ``v`` and the next seven, and add them up.
+    """Copy the lengths from sixteen sources to sixteen vertices, ``v`` and the next fifteen, and add them up.
 
     Args:
         typing: numba's typing context.
         block: shape (rows, n): a row of lengths for each source.
-        first: the first of the eight rows.
+        first: the first of the sixteen rows.
         v: the first vertex.
         array: of the type of ``block``, shape (n, LANES); receives the lengths.
-        keys: int32, shape (n,); receives the sum of the lengths from the sources that reach a vertex; an eighth of it
+        keys: int32, shape (n,); receives the sum of the lengths from the sources that reach a vertex; a sixteenth
             if lengths are int32.
         far: the length that stands for *unreachable*, int32.
     """
@@ -325,7 +329,7 @@ def put_square(typing, block, first, v, array, keys, far):  # type: ignore[no-un
         far, none, sums = _spread(builder, args[5]), ir.Constant(_STEPS, [0] * LANES), ir.Constant(_STEPS, [0] * LANES)
         for row in rows:
             wide = row if row.type == _STEPS else builder.zext(row, _STEPS)
-            part = builder.ashr(wide, ir.Constant(_STEPS, [3] * LANES)) if row.type == _STEPS else wide
+            part = builder.ashr(wide, ir.Constant(_STEPS, [4] * LANES)) if row.type == _STEPS else wide
             sums = builder.add(sums, builder.select(builder.icmp_signed("==", wide, far), none, part))
         place = builder.gep(context.make_array(signature.args[4])(context, builder, args[4]).data, [args[2]])
         builder.store(sums, builder.bitcast(place, _STEPS.as_pointer()), align=4)

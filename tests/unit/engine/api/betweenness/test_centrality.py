@@ -73,6 +73,16 @@ def test_a_plan_tells_search_memory_and_seconds_and_too_little_memory_is_refused
     assert refused.value.needed > refused.value.available == 10**6
 
 
+def test_little_memory_makes_searches_one_after_the_other():
+    ring = np.arange(20_000)
+    graph = build_graph(ring, np.roll(ring, 1), None, directed=False)[0]
+    asked = Centrality(graph, Options(threads=1, sources=tuple(range(64))))
+    need = asked.make_plan().memory
+    less = Centrality(graph, Options(threads=1, sources=tuple(range(64)), memory=need - (20 << 20)))
+    assert less.make_plan().memory < need - (30 << 20)
+    np.testing.assert_allclose(asked.run().values, less.run().values, rtol=1e-12)
+
+
 def test_decimals_are_equally_long_where_they_are_on_paper():
     arcs = [0, 1, 0, 2], [1, 3, 2, 3]
     tie = build_graph(*arcs, [0.1, 0.2, 0.15, 0.15], n=4, directed=True)[0]

@@ -39,6 +39,8 @@ PIECE: Final = 64
 VISITED: Final = 5_000_000
 #: Least number of pieces into which the sources of each thread are cut.
 PIECES: Final = 32
+#: Number of sources that a trial takes together.
+SAMPLE: Final = 64
 #: Least number of sources for which searches side by side are faster than single ones.
 FEW_ROWS: Final = 32
 
@@ -131,6 +133,7 @@ class PassingSearches:
         self._lock = threading.Lock()
         self._sums: list[tuple[Floats, ...]] = []
         self._rows: RowPasses | ForwardPasses | None = None
+        self._order: Indices | None = None
         #: Whether sources may be taken together, which is faster and takes more memory.
         self.gather = True
 
@@ -151,7 +154,7 @@ class PassingSearches:
         count = len(self._task.sources) if rows is None else len(rows)
         by_rows = self._by_rows(count)
         if rows is None:
-            rows = by_rows.near() if by_rows else np.arange(count)
+            rows = self._near(by_rows) if by_rows else np.arange(count)
         size = self._piece(len(rows), team.threads)
         pieces = [rows[at : at + size] for at in range(0, len(rows), size)]
         waiting, stopped, done, told = iter(pieces), threading.Event(), count - len(rows), 0
@@ -181,6 +184,27 @@ class PassingSearches:
         team.run(work, most=len(pieces))
         monitor.step(done - told)
         return self._joined()
+
+    def samples(self, most: int) -> tuple[list[Indices], int]:
+        """Return sources for a trial, and how many sources all searches take as long as.
+
+        Sources that are taken together are tried together, and those without arcs out take no time.
+
+        Args:
+            most: the largest number of sources that are tried one after the other.
+        """
+        count = len(self._task.sources)
+        if (by_rows := self._by_rows(count)) is None:
+            return list(np.unique(np.linspace(0, count - 1, most).astype(np.int64))[:, None]), count
+        near = self._near(by_rows)
+        first = max(0, (len(near) - SAMPLE) // 2)
+        return [near[first : first + SAMPLE]], len(near)
+
+    def _near(self, by_rows: RowPasses | ForwardPasses) -> Indices:
+        """Return the sources with arcs out, those that are near each other next to each other."""
+        if self._order is None:
+            self._order = by_rows.near()
+        return self._order
 
     def _piece(self, rows: int, threads: int) -> int:
         """Return how many sources a thread takes at once."""

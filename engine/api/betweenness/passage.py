@@ -33,7 +33,8 @@ _NOT_HERE: Final = ("algorithm", "dtype", "max_hops", "cutoff", "executor", "sch
 #: A trial, which predicts the time from a few timed searches, is made only if all searches visit more vertices and arcs
 #: than this.
 LITTLE: Final = 100_000_000
-#: Limits of a trial: the number of sources (TRIED), and the seconds after which no further source is tried (TRIAL).
+#: Limits of a trial: the number of sources that are searched from one after the other (TRIED), and the seconds after
+#: which no further source is tried (TRIAL).
 TRIED: Final = 16
 TRIAL: Final = 0.3
 #: A GPU is considered only if the processors are predicted to take at least this number of seconds.
@@ -266,15 +267,17 @@ class PassageRun:
     def _try(self, monitor: Monitor) -> tuple[float, int]:
         """Search from a few sources; return the predicted seconds for all sources, and the number of sources tried."""
         clock, team = PhaseClock(monitor), Team(1)
-        rows = np.unique(np.linspace(0, self._rows - 1, TRIED).astype(np.int64))
+        batches, all_rows = self._searches.samples(TRIED)
         with told_of_compiling(clock):
-            self._searches.run(team, _Silent(monitor), rows[:1])  # not timed, because it may load or compile kernels
+            self._searches.run(team, _Silent(monitor), batches[0])  # not timed, because it may load or compile kernels
         began, tried = time.perf_counter(), 0
-        while tried < len(rows) and (tried == 0 or time.perf_counter() - began < TRIAL):
-            self._searches.run(team, _Silent(monitor), rows[tried : tried + 1])
-            tried += 1
+        for rows in batches:
+            if tried and time.perf_counter() - began >= TRIAL:
+                break
+            self._searches.run(team, _Silent(monitor), rows)
+            tried += len(rows)
         clock.stop()
-        return (time.perf_counter() - began) / tried * self._rows / self._threads, tried
+        return (time.perf_counter() - began) / tried * all_rows / self._threads, tried
 
     def run(self, monitor: Monitor | None = None) -> tuple[Passed, PathPlan, dict[str, float]]:
         """Search from all sources.

@@ -73,6 +73,19 @@ def test_a_plan_tells_search_memory_and_seconds_and_too_little_memory_is_refused
     assert refused.value.needed > refused.value.available == 10**6
 
 
+def test_a_trial_takes_sources_together_as_the_searches_do(monkeypatch):
+    monkeypatch.setattr(passage, "LITTLE", 0)
+    rng = np.random.default_rng(4)
+    tails, heads = rng.integers(0, 500, 3000), rng.integers(0, 1500, 3000)
+    graph = build_graph(tails, heads, None, n=1500, directed=True)[0]
+    assert Centrality(graph, Options(threads=1)).make_plan().tried == 64
+    assert Centrality(graph, Options(threads=1, sources=tuple(range(20)))).make_plan().tried == 16
+    asked = Centrality(graph, Options(threads=1), normalized=False)
+    asked.make_plan()
+    right = Centrality(graph, Options(threads=1), normalized=False).run().values
+    np.testing.assert_allclose(asked.run().values, right, rtol=1e-12)
+
+
 def test_little_memory_makes_searches_one_after_the_other():
     ring = np.arange(20_000)
     graph = build_graph(ring, np.roll(ring, 1), None, directed=False)[0]

@@ -103,7 +103,7 @@ class RowPasses:
             while searches.waiting:
                 searches.take(0)
             given = self._sources, rows, (found, self._kind.sentinel()), kept
-            return int(pass_together(self._into, sinks, *given, space, sums))
+            return int(pass_together((self._into, sinks), *given, space, sums))
 
         return search
 

@@ -36,14 +36,15 @@ STEP = 4
 
 
 @njit(nogil=True, cache=True)
-def _search(out, into, far, columns, before, moved, near, flags, taken, paths, coeff, told):  # type: ignore[no-untyped-def]
-    """Search from all sources; return the number of vertices that are reached, which ``taken`` lists.
+def _search(both, far, space):  # type: ignore[no-untyped-def]
+    """Search from all sources; return the number of vertices that are reached, which are listed in ``taken``.
 
     Args:
-        out, into, columns, before, moved, flags, taken, paths, coeff, told: as in :func:`pass_forward`.
-        far: the length that stands for *unreachable*, int32.
-        near: uint8: 1 for the blocks of the sources, 0 for all others; is all 0 afterwards, but for the last entry.
+        both, far, space: as in :func:`pass_forward`; ``near`` is 1 for the blocks of the sources, and all 0 afterwards,
+            but for the last entry.
     """
+    columns, before, moved, near, flags, taken, paths, coeff, told = space
+    out, into = both
     indptr, tails, weights, places = into
     ends, listed, masks = before
     count, size, most = 0, 0, spread(0.0)
@@ -110,9 +111,9 @@ def pass_forward(both, far, task, rows, kept, space, out):  # type: ignore[no-un
         begin(task, some, flags, told)
         for i in some:
             near[task[0][i] >> BLOCK] = 1
-        count = _search(both[0], both[1], far, columns, before, moved, near, flags, taken, paths, coeff, told)
+        count = _search(both, far, space)
         done = taken[0][:count], taken[1][:count]
-        hand_back(before, moved, flags, done, paths, coeff, kept, told, (vertices, arrivals, over))
+        hand_back((before, moved), flags, done, (paths, coeff, told), kept, (vertices, arrivals, over))
         for v in done[0]:
             store_lengths(columns, np.int64(v), same_length(far))
         said = finish(task, some, flags, told, begins)

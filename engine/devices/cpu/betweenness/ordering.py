@@ -62,7 +62,7 @@ def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: i
 
     Args:
         members: the vertices, in the order in which the search has left them; they are reordered.
-        tight: the tight arcs into each vertex, as in :func:`order_vertices`.
+        tight: the tight arcs into each vertex, the first entry of ``known`` in :func:`order_vertices`.
         columns: the lengths, shape (n, LANES).
         rest: masks, shape (n,): the lanes in which each vertex has yet to be taken, 0 for vertices outside.
         taken: the entries, as in :func:`order_vertices`.
@@ -117,10 +117,11 @@ def _finish(members, tight, columns, space, taken, count, passes):  # type: igno
 
 
 @njit(nogil=True, cache=True)
-def _descend(root, tight, flags, columns, walk, space, taken, counts, passes):  # type: ignore[no-untyped-def]
+def _descend(root, known, walk, space, taken, counts, passes):  # type: ignore[no-untyped-def]
     """Search from ``root`` against the tight arcs, and take every component that is found; see
     :func:`order_vertices`.
     """
+    tight, flags, columns = known
     ends, tails, masks = tight
     left, path, nexts, lows, heights = walk
     mark, rest = space
@@ -187,14 +188,13 @@ def sort_roughly(keys, order, counts):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  # type: ignore[no-untyped-def]
+def order_vertices(known, walk, space, order, taken, passes):  # type: ignore[no-untyped-def]
     """Put the vertices that sixteen sources reach in an order in which all shortest paths from these ascend.
 
     Args:
-        tight: the arcs that are tight for some source: where those into each vertex end, int64, shape (n + 1,), 0
-            first; their tails, int32; and for which sources, as masks.
-        flags: uint32, shape (n,): the low LANES bits are the lanes of which a vertex is the source.
-        columns: the lengths, shape (n, LANES).
+        known: three entries.  The arcs that are tight for some source: where those into each vertex end, int64, shape
+            (n + 1,), 0 first; their tails, int32; and for which sources, as masks.  Then uint32, shape (n,): the low
+            LANES bits are the lanes of which a vertex is the source.  And the lengths, shape (n, LANES).
         walk: int32, shape (n,), int32, int64, int32 and int32: work space of the search.
         space: ``mark``, int32, and ``rest``, masks, which is all 0 before and after the call; both have the shape (n,).
         order: int32, shape (n,): the vertices in the order in which searches begin from them.  The nearer it is to that
@@ -206,7 +206,7 @@ def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  #
     Returns:
         The number of entries in ``taken``.
     """
-    ends, tails, masks = tight
+    (ends, tails, masks), flags, _ = known
     mark, _ = space
     listed, lanes = taken
     seen, count = 1, 0
@@ -226,5 +226,5 @@ def order_vertices(tight, flags, columns, walk, space, order, taken, passes):  #
             listed[count], lanes[count] = v, mine
             count += 1
         else:
-            seen, count = _descend(v, tight, flags, columns, walk, space, taken, (seen, count), passes)
+            seen, count = _descend(v, known, walk, space, taken, (seen, count), passes)
     return count

@@ -23,24 +23,25 @@ from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)
-def add_sinks(sinks, columns, far, hidden, paths, coeff, given, told, out):  # type: ignore[no-untyped-def]
+def add_sinks(sinks, known, hidden, lines, given, out):  # type: ignore[no-untyped-def]
     """Begin the flow backwards at the sinks, the last vertices, which the rows of distances lack.
 
     Args:
         sinks: where the arcs into each sink begin, int64; their tails, int32, which are no sinks; their weights, int32;
             their indices among the arcs out, int64; and work space for the masks of all arcs into one sink.
-        columns: the lengths of the other vertices, shape (others, LANES).
-        far: the length that stands for *unreachable*, int32.
+        known: the lengths of the other vertices, shape (others, LANES), and the length that stands for *unreachable*,
+            int32.
         hidden: uint32: in which lanes a vertex keeps nothing: 2^LANES for the first lane, and so on.
-        paths: float64, shape (others, LANES): the counts of paths.
-        coeff: of the same shape: the flow through each vertex, divided by its number of paths; the flow that leads on
-            to sinks is added.
+        lines: float64.  Shape (others, LANES): the counts of paths; and the flow through each vertex, divided by its
+            number of paths, to which the flow that leads on to sinks is added.  Shape (3, LANES) or more: the largest
+            counts and the flow that arrived, to which this adds, and by which number all flow of each source is
+            multiplied.
         given: float64, shape (n,): the flow from each source that ends at each vertex.
-        told: three rows of LANES: the largest counts and the flow that arrived, to which this adds, and by which number
-            all flow of each source is multiplied.
         out: the flow that ends at each vertex and that over each arc, to which this adds; they may be empty.
     """
     indptr, tails, weights, places, masks = sinks
+    columns, far = known
+    paths, coeff, told = lines
     arrivals, over = out
     most, arrived, times = load(told, 0), load(told, 1), load(told, 2)
     for j in range(len(indptr) - 1):

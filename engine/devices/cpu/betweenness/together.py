@@ -92,7 +92,7 @@ def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-d
     """List the arcs that are tight for some of the sixteen sources, by the vertex that they lead to.
 
     Args:
-        into: the arcs, as in :func:`pass_together`.
+        into: the arcs between vertices that are no sinks, as in :func:`pass_together`.
         columns: the lengths, shape (n, LANES).
         far: the length that stands for *unreachable*, int32.
         before: receive where the arcs into each vertex end, their tails, and for which sources they are tight.
@@ -149,26 +149,27 @@ def _count(before, flags, taken, paths, coeff, told):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True)
-def hand_back(before, moved, flags, taken, paths, coeff, given, told, out):  # type: ignore[no-untyped-def]
+def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyped-def]
     """Follow the paths from sixteen sources backwards, and add the flow through vertices and over arcs.
 
     ``coeff`` is the flow that passes through a vertex, divided by its number of paths.
 
     Args:
-        before, flags, taken, paths, coeff: arcs, sources, order, and what :func:`_count` has found.
-        moved: the index of each tight arc in the flow over arcs.
+        listed: the tight arcs, as in :func:`_list_tight`, and the index of each in the flow over arcs.
+        flags, taken: sources and order, as in :func:`_count`.
+        lines: ``paths`` and ``coeff`` as :func:`_count` leaves them; and ``told``, float64, shape (4, LANES): the
+            multipliers are read; the flow that arrived is added, and the flow that left is set.
         given: float64, shape (n,): the flow from each source that ends at each vertex.
-        told: float64, shape (4, LANES): the multipliers are read; the flow that arrived is added, and the flow that
-            left is set.
         out: the sums of this thread: the flow through each vertex, that ends there, and over each arc; the last two may
             be empty.
     """
-    ends, tails, masks = before
-    listed, lanes = taken
+    (ends, tails, masks), moved = listed
+    order, lanes = taken
+    paths, coeff, told = lines
     vertices, arrivals, over = out
     times, arrived, left = load(told, TIMES), load(told, ARRIVED), spread(0.0)
-    for i in range(len(listed) - 1, -1, -1):
-        v, mine = np.int64(listed[i]), np.int64(lanes[i])
+    for i in range(len(order) - 1, -1, -1):
+        v, mine = np.int64(order[i]), np.int64(lanes[i])
         own, back = load(paths, v), load(coeff, v)
         ending, here = multiply(times, spread(given[v])), mine
         if flags[v]:
@@ -190,17 +191,17 @@ def hand_back(before, moved, flags, taken, paths, coeff, given, told, out):  # t
 
 
 @njit(nogil=True, cache=True)
-def pass_together(into, sinks, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
+def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
     """Send the flow of some sources along their shortest paths, sixteen sources at a time, and add it to ``out``.
 
     The rows of distances of these sources are known.
 
     Args:
-        into: for each arc, sorted by head: its head and its tail, int32; its weight, int32, which added to any distance
-            fits int32; its index among the arcs out, int64; and the vertices without arcs in, int64.  Sinks and arcs
-            into sinks are left out.
-        sinks: the arcs into sinks, as in :func:`engine.devices.cpu.betweenness.sinks.add_sinks`.  A sink is a vertex
-            without arcs out, which is no source; sinks have the largest numbers.
+        arcs: two entries.  For each arc between vertices that are no sinks, sorted by head: its head and its tail,
+            int32; its weight, int32, which added to any distance fits int32; its index among the arcs out, int64; and
+            the vertices without arcs in, int64.  Then the arcs into sinks, as in
+            :func:`engine.devices.cpu.betweenness.sinks.add_sinks`.  A sink is a vertex without arcs out, which is no
+            source; sinks have the largest numbers.
         task: three arrays over all sources: the vertex of each, int64; one vertex to which the source sends nothing,
             -1 for none; and by which number all flow of the source is multiplied, float64.
         rows: int64: the positions in ``task`` of the sources to be done.  Neighbours should be near each other.
@@ -221,19 +222,19 @@ def pass_together(into, sinks, task, rows, found, kept, space, out):  # type: ig
     """
     columns, keys, counts, before, moved, walk, places, order, taken, passes, flags, paths, coeff, told = space
     vertices, begins, arrivals, over = out
+    far, lines = np.int32(found[1]), (paths, coeff, told)
     for at in range(0, len(rows), LANES):
         some = rows[at : at + LANES]
         reached = _put_side_by_side(found, at, len(some), columns, keys)
-        _list_tight(into, columns, np.int32(found[1]), before, moved)
+        _list_tight(arcs[0], columns, far, before, moved)
         begin(task, some, flags, told)
         sort_roughly(keys, order, counts)
-        size = order_vertices(before, flags, columns, walk, places, order, taken, passes)
+        size = order_vertices((before, flags, columns), walk, places, order, taken, passes)
         done = taken[0][:size], taken[1][:size]
         if _count(before, flags, done, paths, coeff, told) != reached:
             return UNEQUAL
-        far, rest_of = np.int32(found[1]), (arrivals, over)
-        add_sinks(sinks, columns, far, flags, paths, coeff, kept, told, rest_of)
-        hand_back(before, moved, flags, done, paths, coeff, kept, told, (vertices, arrivals, over))
+        add_sinks(arcs[1], (columns, far), flags, lines, kept, (arrivals, over))
+        hand_back((before, moved), flags, done, lines, kept, (vertices, arrivals, over))
         said = finish(task, some, flags, told, begins)
         if said != DONE:
             return said

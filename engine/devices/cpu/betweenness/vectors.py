@@ -291,13 +291,13 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
     for digit in (1, 2, 4, 8):
         lower = [j ^ digit | LANES if j & digit else j for j in range(LANES)]
         upper = [j | LANES if j & digit else j | digit for j in range(LANES)]
-        turned = list(rows)
+        found = list(rows)
         for k in range(LANES):
             if not k & digit:
                 pair = rows[k], rows[k | digit]
                 for at, places in ((k, lower), (k | digit, upper)):
-                    turned[at] = builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(_I32, LANES), places))
-        rows = turned
+                    found[at] = builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(_I32, LANES), places))
+        rows = found
     return rows
 
 

@@ -70,7 +70,7 @@ def test_all_shortest_paths_ascend_in_one_order(kind, passes):
         together._list_tight(rows_of._into, columns, np.int32(FAR), before, space[4])
         flags[sources] = 1 << np.arange(LANES)
         order = np.random.default_rng(seed).permutation(n).astype(np.int32)
-        size = order_vertices(before, flags, columns, walk, places, order, taken, passes)
+        size = order_vertices((before, flags, columns), walk, places, order, taken, passes)
         listed, lanes = taken[0][:size], taken[1][:size]
         at = np.full((n, LANES), -1)
         for i in range(size):
@@ -107,7 +107,7 @@ def test_distances_that_are_wrong_are_noticed(kind):
             space = list(found._space(flows=False))
             space[0] = np.zeros((n, LANES), np.int32)
             given = found._sources, np.arange(LANES), (rows, np.int32(FAR)), np.ones(len(arcs.indptr) - 1)
-            said = together.pass_together(found._into, found._sinks, *given, tuple(space), sums)
+            said = together.pass_together((found._into, found._sinks), *given, tuple(space), sums)
             assert said == (UNEQUAL if wrong else DONE)
             noticed += wrong
     assert noticed > 20

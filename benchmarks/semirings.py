@@ -2,7 +2,10 @@
 
 DATA is the folder of the real graphs.  Of each graph some sources are solved into memory, several times after a solve
 that is not timed.  What is printed is the median of the processor seconds, planning included, as rows per second and as
-nanoseconds an entry, and the seconds before the first row.  Distances are solved by what the planner selects.
+nanoseconds an entry, and the seconds before the first row.  All cases are timed by turns.  Distances are solved by
+what the planner selects, in the type that it selects.  Products are also compared with the lengths of the same paths in
+the same type: with the sums of the negative logarithms, by what the planner selects and by searches.  There, graphs
+whose arcs all weigh the same get drawn weights.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from tests.reference_options import read_arguments
 
 #: A road network, directed and read as undirected; a network of links between hosts; an undirected social network.
 NAMES: Final = ("rome99.gr", "delhi-roads.gr.gz", "p2p-Gnutella31.txt.gz", "PGPgiantcompo.graph")
-#: Sources that are solved, and solves that are timed.
+#: Sources that are solved, and solves that are timed, unless ``--runs`` says otherwise.
 SOURCES, RUNS = 512, 5
 
 
@@ -38,18 +41,44 @@ def suited(graph: Graph, semiring: str) -> Graph:
     return replace(graph, parallel=parallel)
 
 
-def measured(graph: Graph, options: Options) -> tuple[float, float, str]:
-    """Return the median processor seconds of a solve into memory, those of its preparing phase in wall time, and its
-    algorithm.
+def drawn(graph: Graph) -> Graph:
+    """Return the graph with weights that differ; both arcs of an edge weigh the same."""
+    if graph.weights.min() != graph.weights.max():
+        return graph
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    ends = np.sort([tails, graph.heads], axis=0) if not graph.directed else np.stack([tails, graph.heads])
+    return replace(graph, weights=1 + (ends[0] * 2654435761 + ends[1] * 40503) % 9973)
+
+
+def cases(graph: Graph, options: Options) -> dict[str, tuple[Graph, Options]]:
+    """Return what is timed, by name: each semiring, and lengths of the paths whose products are compared."""
+    found = {name: (suited(graph, name), replace(options, semiring=name)) for name in SEMIRINGS}
+    chances = suited(drawn(graph), "max-times")
+    lengths = replace(graph, weights=-np.log(chances.weights))
+    double = replace(options, dtype="float64")
+    return found | {
+        "products": (chances, replace(options, semiring="max-times")),
+        "their lengths": (lengths, double),
+        "by searches": (lengths, replace(double, algorithm="dijkstra")),
+    }
+
+
+def measured(asked: dict[str, tuple[Graph, Options]], runs: int) -> dict[str, tuple[float, float, str]]:
+    """Return, of each case, the median processor seconds of a solve into memory, the median seconds of its preparing
+    phase, and its algorithm.
     """
-    _, outcome = solve(graph, options)
-    work, before = [], []
-    for _ in range(RUNS):
-        began = time.process_time()
-        _, outcome = solve(graph, options)
-        work.append(time.process_time() - began)
-        before.append(outcome.seconds.get("prepare", 0.0))
-    return statistics.median(work), statistics.median(before), outcome.plan.algorithm
+    seconds, preparing = ({name: list[float]() for name in asked} for _ in range(2))
+    algorithms = {}
+    for run in range(runs + 1):
+        for name, (graph, options) in asked.items():
+            began = time.process_time()
+            _, outcome = solve(graph, options)
+            if run:
+                seconds[name].append(time.process_time() - began)
+                preparing[name].append(outcome.seconds.get("prepare", 0.0))
+            algorithms[name] = f"{outcome.plan.algorithm} {outcome.plan.dtype}"
+    median = statistics.median
+    return {name: (median(seconds[name]), median(preparing[name]), algorithms[name]) for name in asked}
 
 
 def main() -> None:
@@ -57,6 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("--runs", type=int, default=RUNS)
     given = parser.parse_args()
     for name in given.names:
         for directed in (None, False):
@@ -68,12 +98,12 @@ def main() -> None:
             print(
                 f"{name}: {graph.n:,} vertices, {graph.arcs:,} arcs, {'directed' if graph.directed else 'undirected'}"
             )
-            for semiring in SEMIRINGS:
-                options = Options(device="cpu", threads=1, sources=sources, semiring=semiring)
-                seconds, before, algorithm = measured(suited(graph, semiring), options)
+            found = measured(cases(graph, Options(device="cpu", threads=1, sources=sources)), given.runs)
+            for what, (seconds, before, algorithm) in found.items():
                 rate, entry = len(sources) / seconds, 1e9 * seconds / len(sources) / graph.n
-                print(f"  {semiring:9} {algorithm:18} {rate:10,.0f} rows/s  {entry:6.2f} "
-                      f"ns an entry, {before:.3f} s before")  # fmt: skip
+                ratio = seconds / found["min-plus"][0]
+                print(f"  {what:13} {algorithm:25} {rate:10,.0f} rows/s  {entry:6.2f} ns an entry, {ratio:.2f} of "
+                      f"min-plus, {before:.3f} s before", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.semirings.components import joining_ranks, needed_arcs
+from engine.algorithms.semirings.writer import RowWriter
 from engine.devices.cpu.searches import Spaces
 from engine.devices.cpu.semirings import bottlenecks, merging
 from storage.graph.graph import Graph
@@ -55,7 +56,7 @@ class Ranks:
         return len(self.values) - 1
 
 
-class LineRows:
+class LineRows(RowWriter):
     """Rows of an undirected graph, found from its minimum spanning forest in O(n) time each.
 
     Args:
@@ -88,7 +89,7 @@ class LineRows:
         bottlenecks.rows_of_line(self._gaps, self._values, self._columns, self._place[sources], rows, out)
 
 
-class MergedRows:
+class MergedRows(RowWriter):
     """Rows of a directed graph: arcs are opened rank by rank, and strongly connected components merge.
 
     A source that reaches a vertex reaches all vertices of its component, so one bit says whether a source reaches a

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.semirings.writer import RowWriter
 from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.atonce.lane_blocks import lane_space
 from engine.devices.cpu.searches import Spaces
@@ -80,7 +81,7 @@ def lanes_bytes(n: int) -> int:
     return 0 if n > _MOST_VERTICES else n * (8 * product_lanes.LANES + 2)
 
 
-class ProductRows:
+class ProductRows(RowWriter):
     """Finds rows by searches from one source or from a block of sources; both kinds give the same numbers, bit for bit.
 
     Args:
@@ -89,6 +90,8 @@ class ProductRows:
         threads: number of threads that may write rows.
     """
 
+    at_once = product_lanes.LANES
+
     def __init__(self, graph: Graph, targets: Indices, threads: int) -> None:
         graph = without_null(graph)
         self._graph, self._targets, self._spaces = graph, targets, Spaces(threads)
@@ -96,12 +99,19 @@ class ProductRows:
         self._finished = self._given_up = 0
         if not 0 < graph.n <= _MOST_VERTICES or not graph.arcs:
             self._given_up = 2  # enough for :meth:`_block` never to try a block
+            self._rank = np.arange(graph.n)
             return
         ready = prepare(Arcs(graph.indptr, graph.heads, graph.weights.astype(np.float64)))
         weights = ready.weights if ready.back is None else ready.weights[ready.back]
         self._arcs = ready.indptr, ready.heads, ready.into, ready.tails, weights, weights.min()
-        self._goal = ready.rank, ready.rank[targets]
+        self._rank, self._goal = ready.rank, (ready.rank, ready.rank[targets])
         self._budget = _PASSES * (graph.arcs + 4 * graph.n)
+
+    def together(self, sources: Indices) -> Indices:
+        """Return the order in which sources are near each other, so that the products of a block grow in the same
+        sweeps.
+        """
+        return np.argsort(self._rank[sources], kind="stable")
 
     def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
         """Write rows.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.semirings.writer import RowWriter
 from engine.devices.cpu.searches import Spaces
 from engine.devices.cpu.semirings import reaching
 from storage.graph.graph import Graph
@@ -18,7 +19,7 @@ Indices = npt.NDArray[np.int64]
 AT_ONCE = 64
 
 
-class ReachedRows:
+class ReachedRows(RowWriter):
     """Rows that hold one of two values for each target: reachable or not.
 
     Args:

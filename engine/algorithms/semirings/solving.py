@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.context import SolveContext
 from engine.algorithms.dijkstra import RowBatches
+from engine.algorithms.semirings.writer import RowWriter
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.searches import Done, Piece, Searches
+from engine.devices.cpu.semirings.value_facts import value_facts
 from engine.graph.selection import Rectangle
 from engine.model.rows import Sink
-from engine.rows.pipeline import RowPipeline
+from engine.rows.pipeline import RowPipeline, place_of
 from storage.graph.graph import Graph
 from storage.semirings import SEMIRINGS, Semiring
 
@@ -29,13 +31,6 @@ PRODUCT: Final = "product-search"
 REACHED: Final = "components"
 #: Most rows that one thread takes at a time.
 PIECE: Final = 64
-
-
-class RowWriter(Protocol):
-    """Writes rows of a semiring; several threads may write different rows."""
-
-    def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
-        """Write the rows of ``sources``, shape (k,), into the rows ``rows`` of ``out``."""
 
 
 def algorithm_of(semiring: Semiring, graph: Graph) -> str:
@@ -101,12 +96,16 @@ def run(context: SolveContext) -> None:
     sources, own = asked.rows, own_columns(asked)
     itself = SEMIRINGS[plan.semiring].itself
     shape = len(sources), len(opened.columns)
-    batches = RowBatches(len(sources), sink.tile[0], plan.batch, plan.threads * PIECE, PIECE * plan.threads)
-    buffers = [np.empty((batches.most, shape[1]), plan.dtype) for _ in range(2 if batches.most < shape[0] else 1)]
+    place = place_of(sink, plan.dtype)
+    if place is None:
+        filled = -(-writer.at_once // sink.tile[0]) * sink.tile[0]  # whole tiles, and no block with lanes to spare
+        whole = filled if filled <= plan.batch else sink.tile[0]
+        batches = RowBatches(len(sources), whole, plan.batch, plan.threads * PIECE, PIECE * plan.threads)
+        buffers = [np.empty((batches.most, shape[1]), plan.dtype) for _ in range(2 if batches.most < shape[0] else 1)]
+    else:
+        batches, buffers = RowBatches(len(sources), 1, len(sources), first=len(sources)), [place]
 
-    def piece_of(rows: range, first: int, block: Array) -> Piece:
-        some = np.arange(first, min(first + PIECE, len(rows)))
-
+    def piece_of(rows: range, some: Indices, block: Array) -> Piece:
         def write(worker: int) -> Done:
             numbers = some + rows.start
             writer.write(worker, sources[numbers], some, block)
@@ -117,12 +116,13 @@ def run(context: SolveContext) -> None:
         return write
 
     def begin(rows: range, block: Array) -> Searches:
-        return Searches(piece_of(rows, first, block) for first in range(0, len(rows), PIECE))
+        order = writer.together(sources[rows.start : rows.stop])
+        return Searches(piece_of(rows, order[first : first + PIECE], block) for first in range(0, len(rows), PIECE))
 
     context.monitor.begin("search", shape[0], "rows")
     backend = CpuBackend(plan.threads)
     try:
-        RowPipeline(begin, batches, sink, context.monitor, buffers, in_place=False).run(backend)
+        RowPipeline(begin, batches, sink, context.monitor, buffers, in_place=place is not None).run(backend)
     finally:
         backend.shutdown()
 
@@ -162,7 +162,13 @@ class ValueFacts:
         self._rectangle, self._unreachable = rectangle, unreachable
         self._own, self._lock, self._found = own_columns(rectangle), threading.Lock(), _Facts()
 
-    def write(self, row: int, column: int, block: Array) -> None:
+    @property
+    def place(self) -> Array | None:
+        """The array into which rows may be written directly; None if the sink has none."""
+        place: Array | None = getattr(self._sink, "place", None)
+        return place
+
+    def write(self, row: int, column: int, block: Array) -> None:  # noqa: ARG002 - rows are whole
         """Gather the facts of whole rows, then pass the rows on.
 
         Args:
@@ -170,20 +176,33 @@ class ValueFacts:
             column: always 0.
             block: shape (rows, columns).
         """
-        self.add(row + self._first, block)
-        self._sink.write(row + self._first, column, block)
+        self.gather(row, block, np.arange(len(block)))
+        self.keep(row, block)
 
-    def add(self, row: int, block: Array) -> None:
-        """Gather the facts of the whole rows in ``block``; its first row is row ``row`` of the result."""
-        counted = np.not_equal(block, self._unreachable)
-        own = self._own[row : row + len(block)]
-        some = np.flatnonzero(own >= 0)
-        counted[some, own[some]] = False
-        reached = int(np.count_nonzero(counted))
+    def keep(self, row: int, block: Array) -> None:
+        """Pass whole rows on, whose facts are gathered already; ``row`` is counted from ``first``."""
+        self._sink.write(row + self._first, 0, block)
+
+    def gather(self, first: int, block: Array, rows: Indices, found: object = None) -> None:  # noqa: ARG002
+        """Gather the facts of some whole rows.
+
+        Args:
+            first: number of the first row of ``block``, counted from where the solve begins.
+            block: shape (block's rows, columns).
+            rows: the rows of ``block`` to look at.
+            found: what searches of distances found about them; never used.
+        """
+        self.add(first + self._first, block, rows)
+
+    def add(self, row: int, block: Array, rows: Indices | None = None) -> None:
+        """Gather the facts of the rows ``rows`` of ``block``, all if None; its first row is row ``row`` of the
+        result.
+        """
+        rows = np.arange(len(block)) if rows is None else rows
+        unreachable, ends = block.dtype.type(self._unreachable), _ends(block)
+        reached, least, greatest = value_facts(block, rows, self._own[row + rows], unreachable, ends)
         if not reached:
             return
-        least = np.min(block, where=counted, initial=block.dtype.type(_end(block, 1)))
-        greatest = np.max(block, where=counted, initial=block.dtype.type(_end(block, -1)))
         low, high = float(str(least)), float(str(greatest))  # ``str`` writes the fewest digits that identify a float32
         with self._lock:
             known = self._found
@@ -200,9 +219,10 @@ class ValueFacts:
         return {**about, "reached": known.reached, "least": known.least, "greatest": known.greatest}
 
 
-def _end(block: Array, side: int) -> float:
-    """Return the largest number of the type of ``block``, or, for side -1, the smallest."""
+def _ends(block: Array) -> tuple[np.generic, np.generic]:
+    """Return the largest and the smallest number of the type of ``block``."""
+    kind = block.dtype.type
     if block.dtype.kind == "f":
-        return side * float("inf")
+        return kind(np.inf), kind(-np.inf)
     limits = np.iinfo(block.dtype)
-    return float(limits.max if side > 0 else limits.min)
+    return kind(limits.max), kind(limits.min)

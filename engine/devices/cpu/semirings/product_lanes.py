@@ -12,7 +12,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from engine.devices.cpu.lanes import ROW_BYTES, _clean, _emit, _mark
+from engine.devices.cpu.lanes import ROW_BYTES, _emit, _mark, _touched_columns
+from engine.devices.cpu.row_facts import expand_rows
 from engine.devices.cpu.semirings.products import LEAST
 from engine.graph.kernels import njit
 
@@ -112,6 +113,23 @@ def _sweep_products(arcs, space, waiting, budget):  # type: ignore[no-untyped-de
 
 
 @njit(nogil=True, cache=True)
+def _clean_products(labels, touched):  # type: ignore[no-untyped-def]
+    """Reset the products of the ``touched`` vertices and the marks to 0; return the least product above 0."""
+    words, smallest = touched.view(np.uint64), np.ones(LANES)
+    for word in range(len(words)):
+        if words[word] != 0:
+            for v in range(8 * word, min(8 * word + 8, len(labels))):
+                if touched[v] != 0:
+                    row = labels[v]
+                    for j in range(LANES):  # without branches, so that LLVM vectorises it
+                        label = 1.0 if row[j] == 0.0 else row[j]
+                        smallest[j] = label if label < smallest[j] else smallest[j]
+                    row[:] = 0.0
+            words[word] = 0
+    return smallest.min()
+
+
+@njit(nogil=True, cache=True)
 def search_product_lanes(arcs, space, goal, sources_rows, out, budget):  # type: ignore[no-untyped-def]
     """Search the greatest products of some sources, one in each lane, and write them to their rows of ``out``.
 
@@ -141,14 +159,10 @@ def search_product_lanes(arcs, space, goal, sources_rows, out, budget):  # type:
         waiting += _mark(indptr, heads, s, dirty)
     finished = _sweep_products((indptr, heads, into, tails, weights), space, waiting, budget)
     if finished:
-        smallest = np.ones(LANES)
-        for v in range(len(labels)):
-            if touched[v]:
-                for j in range(LANES):
-                    label = labels[v, j]
-                    smallest[j] = label if 0.0 < label < smallest[j] else smallest[j]
-        finished = smallest.min() * least >= LEAST
-    if finished:
-        _emit(labels, 0.0, near, rows, out, 0.0, None)
-    _clean(labels, 0.0, touched, np.empty(0))
-    return finished
+        columns = _touched_columns(touched, near)
+        if len(columns) > 0:  # only these columns are copied, all others are filled with 0, which means no path
+            _emit(labels, 0.0, near[columns], rows, out, 0.0, None)
+            expand_rows(out, rows, columns, 0.0)
+        else:
+            _emit(labels, 0.0, near, rows, out, 0.0, None)
+    return _clean_products(labels, touched) * least >= LEAST and finished

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from engine.algorithms.semirings.products import ProductRows, ProductSearch
+from engine.api.in_memory import solve
+from engine.api.prepared_matrix import open_result
+from engine.api.solve import solve_to_store
+from engine.model.problem import Options
 from storage.errors import SolveFailed
 from storage.graph.graph import Graph, build_graph
 
@@ -33,6 +37,39 @@ def test_blocks_are_single_searches(n: int, degree: float, directed: bool):
     for row, source in zip(out, sources.tolist(), strict=True):
         search.run(source)
         np.testing.assert_array_equal(row, -search.found[targets])
+
+
+def test_blocks_that_reach_few_columns_write_all_of_them():
+    n = 400
+    rng = np.random.default_rng(3)
+    tails = rng.integers(0, n - 1, 2 * n)
+    heads = np.minimum(tails + rng.integers(1, 9, 2 * n), n - 1)  # every arc leads to a higher number
+    graph = build_graph(tails, heads, 0.5 ** rng.random(2 * n), n=n, directed=True, parallel="greatest")[0]
+    targets, search = rng.permutation(n), ProductSearch(graph)
+    for sources in (np.arange(n - 32, n), np.arange(n - 60, n - 28), rng.permutation(n)[:32]):
+        for row, source in zip(rows_of(graph, sources, targets), sources.tolist(), strict=True):
+            search.run(source)
+            np.testing.assert_array_equal(row, -search.found[targets])
+
+
+def test_rows_are_the_same_in_any_order_of_sources_and_into_any_sink(tmp_path):
+    graph = chances(300, 2, 0.01, directed=True)
+    sources = np.random.default_rng(5).permutation(300)[:150]
+    search = ProductSearch(graph)
+    options = Options(semiring="max-times", sources=tuple(sources.tolist()), device="cpu", threads=2)
+    result, outcome = solve(graph, options)
+    solve_to_store(graph, options, tmp_path / "products.zarr")
+    with open_result(tmp_path / "products.zarr", semiring="max-times") as stored:
+        kept = stored.rows(sources)
+    reached, least = 0, 1.0
+    for i, source in enumerate(sources.tolist()):
+        search.run(source)
+        np.testing.assert_array_equal(result[i], -search.found)
+        np.testing.assert_array_equal(kept[i], -search.found)
+        others = np.delete(-search.found, source)
+        reached, least = reached + np.count_nonzero(others), min(least, others[others > 0].min(initial=1.0))
+    assert outcome.summary["reached"] == reached
+    assert outcome.summary["least"] == least
 
 
 def test_products_near_the_least_number_are_kept_or_refused():

@@ -1,0 +1,38 @@
+"""What writes the rows of a semiring, whatever the algorithm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+
+class RowWriter:
+    """Writes rows of a semiring; several threads may write different rows.
+
+    Attributes:
+        at_once: the number of rows that are found in the time of one.
+    """
+
+    at_once = 1
+
+    def together(self, sources: Indices) -> Indices:
+        """Return an order of the rows of ``sources``, shape (k,), in which rows that are best found at the same time
+        follow each other.
+        """
+        return np.arange(len(sources))
+
+    def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
+        """Write rows.
+
+        Args:
+            worker: number of the calling thread.
+            sources: vertex indices, shape (k,).
+            rows: the row of ``out`` for each source.
+            out: of the type of the values, shape (rows, columns).
+        """
+        raise NotImplementedError

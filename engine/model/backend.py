@@ -112,7 +112,7 @@ class LevelReduction:
             vertices that are summed.
         shares: float64, shape (limits, ``MOST_HOPS``): how much of a weight counts at each number of hops.
         nearest: the number of nearest vertices, not counting the source itself.
-        dear: set by searches that found that rows take less time; the next ones write rows.
+        dear: set by searches that found it faster to look up the factor of each distance than to add weights by level.
     """
 
     weights: Array

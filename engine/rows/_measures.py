@@ -16,6 +16,8 @@ from engine.graph.kernels import njit
 CHUNK: Final = 64
 #: Number of entries that fit the first-level cache; they stay there while they are compared with each limit.
 STRETCH: Final = 2048
+#: Number of entries whose factors are looked up at once; with three kinds of weights they fit the first-level cache.
+SHORT: Final = 1024
 #: The numbers that stand for decay functions in kernels; ``step`` has no number.
 EXPONENTIAL, LINEAR, LOGISTIC = 1, 2, 3
 #: The coefficients of f, f^2, ... in the Taylor series of 2^f; the first term left out is below 2^-52 for |f| <= 1/2.
@@ -256,6 +258,27 @@ def fade_all(distances, unreachable, decay, tables):  # type: ignore[no-untyped-
         _fade(distances, unreachable, number, middles[k], value, tables[k], np.empty(len(distances)))
 
 
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
+def _one(some, table, weights):  # type: ignore[no-untyped-def]
+    """Return the sum of the weights of some columns, each times the factor of its distance."""
+    total = 0.0
+    for j in range(len(some)):
+        total += table[some[j]] * weights[j]
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
+def _three(some, table, first, second, third):  # type: ignore[no-untyped-def]
+    """Return the sums of :func:`_one` for three kinds of weights; every factor is looked up once."""
+    s0, s1, s2 = 0.0, 0.0, 0.0
+    for j in range(len(some)):
+        share = table[some[j]]
+        s0 += share * first[j]
+        s1 += share * second[j]
+        s2 += share * third[j]
+    return s0, s1, s2
+
+
 @njit(nogil=True, cache=True)
 def sum_looked_up(block, rows, columns, tables, weights, out):  # type: ignore[no-untyped-def]
     """Do what :func:`sum_faded` does, with factors from tables.
@@ -266,18 +289,25 @@ def sum_looked_up(block, rows, columns, tables, weights, out):  # type: ignore[n
             all as in :func:`sum_faded`.
         tables: float64, shape (middles, 2^16): the factor of each distance.
     """
-    space, shares = np.empty(len(columns), block.dtype), np.empty(STRETCH)
-    for i in range(len(rows)):
-        row = _picked(block[rows[i]], columns, space)
-        out[i] = 0
-        for first in range(0, len(row), STRETCH):
-            some = row[first : first + STRETCH]
-            here = shares[: len(some)]
+    kinds, whole = len(weights), len(columns) == block.shape[1]
+    space = np.empty(SHORT, block.dtype)
+    out[:] = 0
+    for first in range(0, len(columns), SHORT):  # the weights of a stretch stay in the first-level cache for all rows
+        last = min(first + SHORT, len(columns))
+        for i in range(len(rows)):
+            row = block[rows[i]]
+            some = row[first:last] if whole else _picked(row, columns[first:last], space[: last - first])
             for k in range(len(tables)):
-                for j in range(len(some)):
-                    here[j] = tables[k, some[j]]
-                for kind in range(len(weights)):
-                    out[i, kind, k] += _dot(here, weights[kind, first : first + STRETCH])
+                table, kind = tables[k], 0
+                while kind + 3 <= kinds:
+                    held = weights[kind, first:last], weights[kind + 1, first:last], weights[kind + 2, first:last]
+                    sums = _three(some, table, *held)
+                    out[i, kind, k] += sums[0]
+                    out[i, kind + 1, k] += sums[1]
+                    out[i, kind + 2, k] += sums[2]
+                    kind += 3
+                for other in range(kind, kinds):
+                    out[i, other, k] += _one(some, table, weights[other, first:last])
 
 
 @njit(nogil=True, cache=True)

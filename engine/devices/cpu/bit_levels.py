@@ -27,13 +27,16 @@ from engine.devices.cpu.bit_rows import (
     lowest_bit,
     transpose_bits,
 )
+from engine.devices.cpu.fading.digits import add_own, fade_squares, hold_weights
 from engine.graph.kernels import njit
 from engine.model.backend import LevelReduction
 from engine.model.rows import Array, ReducedLevels
 
-#: Where the weights of more rows of bits were added than this many for each vertex and limit, rows of distances are
-#: faster (decision 252).
+#: Where the weights of more rows of bits are added than this many for each vertex and limit, looking up how much counts
+#: at each distance is faster (decision 259).
 DEAR: Final = 16
+#: A block foresees how many rows it will add once one in this many of its pairs of source and vertex is reached.
+FORESEEN: Final = 16
 #: The largest weight that is added in 16 bits, for at least four blocks of four vertices.
 NARROW: Final = 4095
 #: Vertices whose rows of bits stay in the first-level cache while the weights are added for one word of sources after
@@ -296,15 +299,21 @@ def _take_nearest(reducing, near, rows, step, lacking):  # type: ignore[no-untyp
 
 
 @njit(nogil=True, cache=True)
-def _steps(arcs, space, near, limit, onward, reducing):  # type: ignore[no-untyped-def]
-    """Step as ``bfs_bits`` does, and reduce what each step reaches; return also the number of rows that were added."""
+def _steps(arcs, space, near, pairs, limits, reducing, dear):  # type: ignore[no-untyped-def]
+    """Step as ``bfs_bits`` does, and reduce what each step reaches.
+
+    ``dear`` says whether no weights are to be added.  Return also the number of rows of bits that were added, and
+    whether weights were not added up, or not to the end: where more rows would be added than ``DEAR`` allows, which
+    is foreseen early, so that little is added in vain.
+    """
     seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
     counts[:] = 0
-    most, summing = reducing[6].shape[1], len(reducing[0]) > 0
+    most, summing, (limit, onward) = reducing[6].shape[1], len(reducing[0]) > 0 and not dear, limits
     held_back, need, filled = _held_back(reducing), np.zeros(WORDS, np.uint64), np.zeros(BITS, np.int32)
     if most > 0:
         need[:] = ~np.uint64(0)
-    used, step, added = 0, 0, 0
+    used, step, added, reached = 0, 0, 0, 0
+    most_added = DEAR * len(near) * len(reducing[4])
     while True:
         if step > 0:
             rows = seen, visit, fresh, planes
@@ -312,19 +321,22 @@ def _steps(arcs, space, near, limit, onward, reducing):  # type: ignore[no-untyp
             if changed:
                 visit, fresh = fresh, visit
             counts[step] = count_arrivals(visit, active, arrivals, step)
+            reached += counts[step]
             _take_nearest(reducing, near, (visit, active, arrivals), step, (need, filled))
         step += 1
         last = step >= limit or onward == 0
         if summing:
             added += _add_level(reducing, (seen, visit), active, step - 1, last, held_back)
+            dear = FORESEEN * reached >= pairs and added * (pairs / max(reached, 1)) > most_added and not last
+            summing = not dear
         if last:
             break
     visit[:] = 0
-    return used, onward == 0, step - 1, added
+    return used, onward == 0, step - 1, added, dear
 
 
 @njit(nogil=True, cache=True)
-def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type: ignore[no-untyped-def]
+def search_levels(arcs, space, near, starts, limits, levels, reducing, dear):  # type: ignore[no-untyped-def]
     """Search breadth first as ``search_bits`` does, and count the vertices at each distance in place of writing rows.
 
     Args:
@@ -335,21 +347,31 @@ def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type:
         levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives the number of vertices at each distance from each
             source.
         reducing: a :class:`LevelSpace` as a tuple, whose sums are 0.
+        dear: whether the factors of weights are looked up, because an earlier block found that faster.
 
     Returns:
-        Whether the block is finished, the largest distance, and the number of rows of bits whose weights were added.
+        Whether the block is finished, the largest distance, and whether looking up is faster.
     """
     limit, whole = limits
     onward = begin_sources(arcs[0], starts, space[0], space[1], space[5])
-    used, done, steps, added = _steps(arcs, space, near, limit, onward, reducing)
+    weights, shares, sums = reducing[0], reducing[4], reducing[5]
+    ends = len(near) * len(starts), (limit, onward)
+    used, done, steps, added, dear = _steps(arcs, space, near, *ends, reducing, dear)
     squares, facts, apart = space[4], space[9], SQUARES * 64
     work, terms = np.empty(128, np.uint64), np.empty((2, 1 << (PLANES // 2), 64), np.uint64)
     if not (done or whole):
-        return False, 0, added
+        return False, 0, dear
     begin_facts(space[8], steps, facts)
     levels[:, : steps + 1] = 0
+    held, row, tables = np.empty((len(weights), apart)), np.empty(apart, np.uint16), shares.copy()
+    tables[:, 0] = 0.0
+    if dear:
+        sums[:] = 0.0
+        add_own(starts, weights, shares, sums)
     for first in range(0, len(near), apart):
         some = near[first : first + apart]
+        if dear:
+            hold_weights(weights, some, held)
         for w in range((len(starts) + 63) // 64):
             if not gather_squares(space, used, some, w):
                 continue
@@ -360,4 +382,7 @@ def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type:
                 kept = ~np.uint64(0) >> np.uint64(max(0, start + 64 - len(some)))
                 tell_squares(squares, apart + start, used, kept, first + start, facts[w], work)
                 count_levels(squares, apart + start, used, steps, kept, levels[w], terms)
-    return True, steps, added
+            if dear:
+                extent = len(some), min(64, len(starts) - 64 * w), 64 * w
+                fade_squares(squares, used, extent, tables, held, row, sums)
+    return True, steps, dear or added > DEAR * len(near) * len(shares)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from engine.devices.cpu.atonce import AVAILABLE
 from engine.devices.cpu.bfs_bits import LEAST, bit_space, search_bits
 from engine.devices.cpu.bit_facts import BITS, PLANES, facts_found
-from engine.devices.cpu.bit_levels import DEAR, LevelSpace, search_levels
+from engine.devices.cpu.bit_levels import LevelSpace, search_levels
 from engine.devices.cpu.bit_rows import WORDS
 from engine.devices.cpu.search import SearchBatch
 from engine.devices.cpu.searches import BlockRun, Done, Spaces, split_evenly
@@ -73,7 +73,7 @@ class BitBlocks:
         batch, n = self.batch, len(self.batch.ready.rank)
         arcs, columns, limits = self._form
         space = self.spaces.of(worker, ("bits", n), lambda: bit_space(n))
-        if self.levels is not None and self._everywhere and not self.levels.dear.is_set():
+        if self.levels is not None and self._everywhere:
             return self._count(rows, space, self.levels)
         if search_bits(arcs, space, columns, batch.sources, rows, batch.out, limits):
             found = partial(facts_found, len(rows), batch.out.dtype, *space[-3::2])
@@ -92,8 +92,9 @@ class BitBlocks:
         batch, (arcs, (rank, near, _), limits) = self.batch, self._form
         levels = np.empty((WORDS, 2**PLANES, 64), np.int64)  # memory beyond the last step is never touched
         reducing, starts = self._reducing.empty(), rank[batch.sources[rows]].astype(np.int64)
-        done, steps, added = search_levels(arcs, space, near, starts, limits, levels, tuple(reducing))
-        if added > DEAR * len(near) * len(asked.shares):
+        given = arcs, space, near, starts, limits, levels, tuple(reducing)
+        done, steps, dear = search_levels(*given, asked.dear.is_set())
+        if dear:
             asked.dear.set()
         if not done:
             return Done(rows[:0], batch.blocks(rows, self.threads, self.spaces))

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from engine.devices.cpu.atonce import bit_blocks
 from engine.devices.cpu.bfs_bits import BreadthFirst
 from engine.model.backend import MOST_HOPS, LevelReduction, RowsWanted
 from engine.model.dtypes import WORK_TYPES
@@ -122,9 +121,7 @@ def test_every_shape_has_the_sums_and_nearest_vertices_of_its_rows(
     n = len(SHAPES[shape].indptr) - 1
     for shares in ("cutoffs", "decay"):
         asked = LevelReduction(weights_of(n, "16 bits", 3), shares_of(shares), 4)
-        dear = shape.startswith("path") and shares == "decay"  # after the first block rows are written
-        found = compare(backend, shape, asked, max(n, 40), cutoff=cutoff)
-        assert found == max(n, 40) or dear
+        assert compare(backend, shape, asked, max(n, 40), cutoff=cutoff) == max(n, 40)
 
 
 @pytest.mark.parametrize("nearest", [1, 2, 10, 256])
@@ -143,13 +140,25 @@ def test_blocks_that_need_too_many_steps_write_rows(backend: BreadthFirst) -> No
         assert compare(backend, shape, asked, n) < n
 
 
-def test_rows_are_written_once_sums_by_level_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where many steps count differently, only the first block pays for it."""
+@pytest.mark.parametrize("shares", ["cutoffs", "one", "decay", "slope", "alike and not", "none"])
+@pytest.mark.parametrize("kind", ["16 bits", "negative", "fractions", "few"])
+def test_factors_that_are_looked_up_give_the_same_sums(backend: BreadthFirst, kind: str, shares: str) -> None:
+    for shape, kinds in (("mirrored", 3), ("thin", 2), ("star", 1), ("path of 255", 4), ("no arcs", 7)):
+        asked = LevelReduction(weights_of(len(SHAPES[shape].indptr) - 1, kind, kinds), shares_of(shares), 2)
+        asked.dear.set()
+        for cutoff in (None, 2):
+            assert compare(backend, shape, asked, 97, cutoff=cutoff) == 97
+
+
+def test_sums_by_level_are_abandoned_where_they_would_be_dear() -> None:
+    """Where many steps count differently, even the first block looks the factors up, and later ones begin so."""
     backend = BreadthFirst(1)
-    asked = LevelReduction(weights_of(700, "16 bits", 1), shares_of("decay"), 0)
-    assert compare(backend, "sparse", asked, 600) == 600
-    assert not asked.dear.is_set()
-    monkeypatch.setattr(bit_blocks, "DEAR", 1)
-    assert compare(backend, "sparse", asked, 600) == 300
-    assert asked.dear.is_set()
+    for shape, dear in (("sparse", False), ("path of 255", True)):
+        n = len(SHAPES[shape].indptr) - 1
+        asked = LevelReduction(weights_of(n, "16 bits", 3), shares_of("decay"), 3)
+        assert compare(backend, shape, asked, 600) == 600
+        assert asked.dear.is_set() == dear
+    asked = LevelReduction(weights_of(n, "16 bits", 3), shares_of("one"), 3)
+    assert compare(backend, "path of 255", asked, 600) == 600
+    assert not asked.dear.is_set()  # only two steps count
     backend.shutdown()

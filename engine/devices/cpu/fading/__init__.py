@@ -1,0 +1,1 @@
+"""Sums of weights that fade with the distance, from distances that are not written."""

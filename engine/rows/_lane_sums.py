@@ -128,7 +128,9 @@ def _begin(block, weights, space):  # type: ignore[no-untyped-def]
         take_square(rows, which, first, lines, weights)
     for v in range(n - n % LANES, n):
         for j in range(LANES):
-            lines[v, 0, j], lines[v, 1, j] = rows[which[j], v], -1
+            lines[v, 0, j] = rows[which[j], v]
+            if weights is not None:
+                lines[v, 1, j] = -1
     for j in range(LANES):
         s = sources[j]
         if lines[s, 0, j] != 0:
@@ -254,8 +256,11 @@ def _visit(orders, limited, graph, place, space, clusters):  # type: ignore[no-u
 
 
 @njit(nogil=True, cache=True)
-def _give(space, wanted):  # type: ignore[no-untyped-def]
-    """Write the sums of each quantity for 16 sources, from the lines of ``space`` to ``out`` and ``others``."""
+def _give(space, skipped, wanted):  # type: ignore[no-untyped-def]
+    """Write the sums of each quantity for 16 sources, from the lines of ``space`` to ``out`` and ``others``.
+
+    ``skipped`` is the number of lines before those of the quantities.
+    """
     lines, sums, _ = space
     places, columns, none, nothing, out, others = wanted
     count = len(columns)
@@ -263,7 +268,7 @@ def _give(space, wanted):  # type: ignore[no-untyped-def]
         for k in range(out.shape[1]):
             for first in range(start, min(start + WIDE, count), LANES):
                 part = columns, np.int64(min(first, count - LANES))
-                give_square(lines, (lines, np.int64(SKIPPED + k)), part, none, places, (out, np.int64(k)))
+                give_square(lines, (lines, np.int64(skipped + k)), part, none, places, (out, np.int64(k)))
         for k in range(others.shape[1]):
             for first in range(start, min(start + WIDE, count), LANES):
                 part = columns, np.int64(min(first, count - LANES))
@@ -274,7 +279,7 @@ def _give(space, wanted):  # type: ignore[no-untyped-def]
             v = columns[i]
             far = lines[v, 0, j] == FAR
             for k in range(out.shape[1]):
-                out[row, k, i] = none if far else lines[v, SKIPPED + k, j]
+                out[row, k, i] = none if far else lines[v, skipped + k, j]
             for k in range(others.shape[1]):
                 others[row, k, i] = nothing if far else sums[v, k, j]
 
@@ -319,7 +324,7 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
         lane, v = _visit(orders, block[3], moved, place, lanes, clusters)
     if lane < 0:
         orders[0][:] = orders[1]
-        _give(lanes, wanted)
+        _give(lanes, SKIPPED if graph[0][2] is not None else SKIPPED - 1, wanted)
     for s in sources:
         if n + s < len(lanes[0]):
             lanes[0][n + s, 0], lanes[0][n + s, 1] = FAR, -1

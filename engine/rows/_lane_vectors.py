@@ -18,7 +18,8 @@ from numba.extending import intrinsic
 LANES: Final = 16
 #: The distance of a vertex without a path; the sum of this and a weight fits in int32.
 FAR: Final = 2**30 - 1
-#: Number of lines of a vertex before the lines of its quantities: distances and hops.
+#: Number of lines of a vertex before the lines of its quantities: distances and hops.  Where all arcs weigh 1, there is
+#: no line of hops.
 SKIPPED: Final = 2
 
 _LARGEST: Final = 2**31 - 1
@@ -41,6 +42,10 @@ class _Step:
         for k in where[1:]:
             kind, value = kind.types[k], self.build.extract_value(value, k)
         return self._context.make_array(kind)(self._context, self.build, value)
+
+    def kind(self, where: int) -> Any:
+        """Return numba's type of an argument."""
+        return self._types[where]
 
     def extent(self, array: Any, axis: int) -> Any:
         """Return the size of an array along an axis."""
@@ -225,7 +230,7 @@ def _added(step: _Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> N
     build, sums, amounts = step.build, step.array(4, which), step.array(3, which)
     kind = _I32 if which == 0 else ir.DoubleType()
     rows, width, count = step.rows(sums, kind), step.extent(sums, 1), step.extent(amounts, 1)
-    skip = word(0 if which else SKIPPED)
+    skip = word(0 if which else SKIPPED - isinstance(step.kind(2), types.NoneType))
     base, target = (build.add(build.mul(x, width), skip) for x in (tail, v))
     row, every = build.mul(arc, count), build.icmp_signed("==", step.bits(mine), word(2**LANES - 1))
     some, whole, part, done = step.blocks("some", "whole", "part", "added")

@@ -139,7 +139,8 @@ class LaneSums:
     def _new_space(self) -> tuple[Any, ...]:
         n, (arcs, quantities) = self._n, self._graph
         every = n + self._terminals
-        lines = _aligned((every, 2 + quantities[0].shape[1], LANES), np.int32)
+        before = 1 if arcs[2] is None else 2  # where all arcs weigh 1, there is no line of hops
+        lines = _aligned((every, before + quantities[0].shape[1], LANES), np.int32)
         lines[n:, 0], lines[n:, 1:] = FAR, -1
         sums = _aligned((every, quantities[1].shape[1], LANES), np.float64)
         orders = (

@@ -99,7 +99,7 @@ class ProductRows(RowWriter):
         self._finished = self._given_up = 0
         if not 0 < graph.n <= _MOST_VERTICES or not graph.arcs:
             self._given_up = 2  # enough for :meth:`_block` never to try a block
-            self._rank = np.arange(graph.n)
+            self._rank: npt.NDArray[Any] = np.arange(graph.n)
             return
         ready = prepare(Arcs(graph.indptr, graph.heads, graph.weights.astype(np.float64)))
         weights = ready.weights if ready.back is None else ready.weights[ready.back]

@@ -34,9 +34,7 @@ from engine.model.rows import Array, ReducedLevels
 
 #: Where the weights of more rows of bits are added than this many for each vertex and limit, looking up how much counts
 #: at each distance is faster (decision 259).
-DEAR: Final = 16
-#: A block foresees how many rows it will add once one in this many of its pairs of source and vertex is reached.
-FORESEEN: Final = 16
+DEAR: Final = 8
 #: The largest weight that is added in 16 bits, for at least four blocks of four vertices.
 NARROW: Final = 4095
 #: Vertices whose rows of bits stay in the first-level cache while the weights are added for one word of sources after
@@ -303,8 +301,8 @@ def _steps(arcs, space, near, pairs, limits, reducing, dear):  # type: ignore[no
     """Step as ``bfs_bits`` does, and reduce what each step reaches.
 
     ``dear`` says whether no weights are to be added.  Return also the number of rows of bits that were added, and
-    whether weights were not added up, or not to the end: where more rows would be added than ``DEAR`` allows, which
-    is foreseen early, so that little is added in vain.
+    whether weights were not added up, or not to the end: where half of the rows that ``DEAR`` allows were added
+    before half of the pairs were reached.
     """
     seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
     counts[:] = 0
@@ -327,7 +325,7 @@ def _steps(arcs, space, near, pairs, limits, reducing, dear):  # type: ignore[no
         last = step >= limit or onward == 0
         if summing:
             added += _add_level(reducing, (seen, visit), active, step - 1, last, held_back)
-            dear = FORESEEN * reached >= pairs and added * (pairs / max(reached, 1)) > most_added and not last
+            dear = 2 * added > most_added and 2 * reached < pairs and not last
             summing = not dear
         if last:
             break
@@ -336,23 +334,23 @@ def _steps(arcs, space, near, pairs, limits, reducing, dear):  # type: ignore[no
 
 
 @njit(nogil=True, cache=True)
-def search_levels(arcs, space, near, starts, limits, levels, reducing, dear):  # type: ignore[no-untyped-def]
+def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type: ignore[no-untyped-def]
     """Search breadth first as ``search_bits`` does, and count the vertices at each distance in place of writing rows.
 
     Args:
-        arcs, space, limits: arcs in both directions, work space, and the limit of steps, as for
-            :func:`engine.devices.cpu.bfs_bits.search_bits`; ``facts`` of ``space`` receives the same facts.
+        arcs, space, limits: arcs in both directions, work space, and the two limits of steps, as for
+            :func:`engine.devices.cpu.bfs_bits.search_bits`; ``facts`` of ``space`` receives the same facts. ``limits`` also
+            say whether the factors of weights are looked up, because an earlier block found that faster.
         near: int32, shape (n,): the numbers of all vertices, in the order of the columns.
         starts: int64, at most ``BITS``: the numbers of the sources.
         levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives the number of vertices at each distance from each
             source.
         reducing: a :class:`LevelSpace` as a tuple, whose sums are 0.
-        dear: whether the factors of weights are looked up, because an earlier block found that faster.
 
     Returns:
         Whether the block is finished, the largest distance, and whether looking up is faster.
     """
-    limit, whole = limits
+    limit, whole, dear = limits
     onward = begin_sources(arcs[0], starts, space[0], space[1], space[5])
     weights, shares, sums = reducing[0], reducing[4], reducing[5]
     ends = len(near) * len(starts), (limit, onward)

@@ -92,8 +92,8 @@ class BitBlocks:
         batch, (arcs, (rank, near, _), limits) = self.batch, self._form
         levels = np.empty((WORDS, 2**PLANES, 64), np.int64)  # memory beyond the last step is never touched
         reducing, starts = self._reducing.empty(), rank[batch.sources[rows]].astype(np.int64)
-        given = arcs, space, near, starts, limits, levels, tuple(reducing)
-        done, steps, dear = search_levels(*given, asked.dear.is_set())
+        both = *limits, asked.dear.is_set()
+        done, steps, dear = search_levels(arcs, space, near, starts, both, levels, tuple(reducing))
         if dear:
             asked.dear.set()
         if not done:

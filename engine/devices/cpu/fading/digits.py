@@ -15,8 +15,13 @@ ACROSS: Final = 64 * SQUARES
 
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
-def _add_three(row, count, tables, k, held, kind, sums, j):  # type: ignore[no-untyped-def]
-    """Add three kinds of weights, from ``kind`` on, to the sums of source ``j``; each factor is looked up once."""
+def _add_three(columns, factors, weights, sums, j):  # type: ignore[no-untyped-def]
+    """Add three kinds of weights, from ``kind`` on, to the sums of source ``j``; each factor is looked up once.
+
+    ``columns``: row and their number; ``factors``: tables and the table; ``weights``: held and ``kind``.  The arrays are
+    those of :func:`fade_squares`.
+    """
+    (row, count), (tables, k), (held, kind) = columns, factors, weights
     s0, s1, s2 = 0.0, 0.0, 0.0
     for i in range(count):
         share = tables[k, row[i]]
@@ -29,8 +34,9 @@ def _add_three(row, count, tables, k, held, kind, sums, j):  # type: ignore[no-u
 
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
-def _add_one(row, count, tables, k, held, kind, sums, j):  # type: ignore[no-untyped-def]
+def _add_one(columns, factors, weights, sums, j):  # type: ignore[no-untyped-def]
     """Do what :func:`_add_three` does for one kind."""
+    (row, count), (tables, k), (held, kind) = columns, factors, weights
     total = 0.0
     for i in range(count):
         total += tables[k, row[i]] * held[kind, i]
@@ -67,9 +73,9 @@ def fade_squares(squares, used, extent, tables, held, row, sums):  # type: ignor
             spread_digits(squares, ACROSS + start + j, ACROSS, used, every, np.uint16(0), row, start)
         for k in range(len(tables)):
             for kind in range(0, kinds - kinds % 3, 3):
-                _add_three(row, columns, tables, k, held, kind, sums, first + j)
+                _add_three((row, columns), (tables, k), (held, kind), sums, first + j)
             for kind in range(kinds - kinds % 3, kinds):
-                _add_one(row, columns, tables, k, held, kind, sums, first + j)
+                _add_one((row, columns), (tables, k), (held, kind), sums, first + j)
 
 
 @njit(nogil=True, cache=True)

@@ -153,7 +153,7 @@ def test_factors_that_are_looked_up_give_the_same_sums(backend: BreadthFirst, ki
 def test_sums_by_level_are_abandoned_where_they_would_be_dear() -> None:
     """Where many steps count differently, even the first block looks the factors up, and later ones begin so."""
     backend = BreadthFirst(1)
-    for shape, dear in (("sparse", False), ("path of 255", True)):
+    for shape, dear in (("star", False), ("path of 255", True)):
         n = len(SHAPES[shape].indptr) - 1
         asked = LevelReduction(weights_of(n, "16 bits", 3), shares_of("decay"), 3)
         assert compare(backend, shape, asked, 600) == 600

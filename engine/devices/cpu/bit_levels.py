@@ -339,8 +339,8 @@ def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type:
 
     Args:
         arcs, space, limits: arcs in both directions, work space, and the two limits of steps, as for
-            :func:`engine.devices.cpu.bfs_bits.search_bits`; ``facts`` of ``space`` receives the same facts. ``limits`` also
-            say whether the factors of weights are looked up, because an earlier block found that faster.
+            :func:`engine.devices.cpu.bfs_bits.search_bits`; ``facts`` of ``space`` receives the same facts.
+            ``limits`` also say whether factors of weights are looked up, because an earlier block found that faster.
         near: int32, shape (n,): the numbers of all vertices, in the order of the columns.
         starts: int64, at most ``BITS``: the numbers of the sources.
         levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives the number of vertices at each distance from each

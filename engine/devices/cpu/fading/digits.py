@@ -18,8 +18,8 @@ ACROSS: Final = 64 * SQUARES
 def _add_three(columns, factors, weights, sums, j):  # type: ignore[no-untyped-def]
     """Add three kinds of weights, from ``kind`` on, to the sums of source ``j``; each factor is looked up once.
 
-    ``columns``: row and their number; ``factors``: tables and the table; ``weights``: held and ``kind``.  The arrays are
-    those of :func:`fade_squares`.
+    ``columns``: row and their number; ``factors``: tables and the number of one; ``weights``: held and ``kind``.  The
+    arrays are those of :func:`fade_squares`.
     """
     (row, count), (tables, k), (held, kind) = columns, factors, weights
     s0, s1, s2 = 0.0, 0.0, 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,24 @@ def test_rows_that_are_comments_are_named(tmp_path: Path) -> None:
     graph, receipt = read(tmp_path, "# a b 1\na,b,5\n#b,c,4\n# c,d,4\n# checked by hand, 2020\nc,a,3\n")
     assert graph.arcs == 2
     assert receipt.notes[0] == "comments that have the fields of an arc: 2, the first on line 3: '#b,c,4'"
+
+
+@pytest.mark.parametrize("header", ["from,to,km\n", "# from,to,km\n", "# roads of 1999\n\n", ""])
+@pytest.mark.parametrize("above", ["", "# by hand\n"])
+@pytest.mark.parametrize("rows", ["%p,b,5\nb,%p,4\n", "%p,b,5\n%p,c,4\nb,%p,4\n", "b,%p,4\n%p,b,5\n"])
+def test_arcs_of_a_vertex_that_begins_like_a_comment_are_not_lost(
+    header: str, above: str, rows: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidGraph, match=r"'%p,b,5' begins like a comment, but vertex '%p' shows"):
+        read(tmp_path, header + above + rows)
+    graph, _ = read(tmp_path, header + above + re.sub("(?m)^%p", '"%p"', rows))
+    assert graph.arcs == rows.count("\n")
+
+
+def test_comments_that_name_columns_or_say_something_are_no_arcs(tmp_path: Path) -> None:
+    for content in ("# from,to\na,#1\nb,a\n", "# my graph\na #1\n", "# from,to,km\na,#1,4\n"):
+        graph, _ = read(tmp_path, content, "graph.csv", directed=True)
+        assert "#1" in graph.labels.tolist()
 
 
 @pytest.mark.parametrize("columns", [["c0", "c1", "c2"], ["0", "1", "2"], ["oslo", "rome", "bonn"]])

@@ -18,31 +18,38 @@ _ROW = re.compile(rb"(?m)^[ \t]*+[^ \t\n#%]")
 
 
 class CommentedRows:
-    """Counts comments below the first arc that have the fields of an arc: they may be arcs from a vertex such as
-    ``#1``.
+    """Finds comments that have the fields of an arc: they may be arcs from a vertex such as ``#1``.
+
+    Those below the first arc, or below the header, are counted.  Above the first arc of a file without a header one
+    may name the columns, so such comments matter only if names of vertices begin likewise.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, header: bool) -> None:
         self._layout = layout
-        self._begun = False
+        self._begun = header
         self._count = 0
+        self._above: tuple[int, str] | None = None
         self._first: tuple[int, str] | None = None
 
     def look(self, block: Block) -> None:
         """Examine the next block."""
         data = block.data
-        if not self._begun and (begin := _first_row(data)) is None:
-            return
-        start = 0 if self._begun else begin or 0
-        self._begun = True
-        if b"#" not in data and b"%" not in data:
-            return
-        for found in _LINE.finditer(data, start):
-            text = found[0].decode("utf-8", "replace").strip(fields.BLANKS)
-            if self._is_row(text[1:].lstrip(fields.BLANKS)):
-                self._count += 1
-                if self._first is None:
-                    self._first = block.line + data.count(b"\n", 0, found.start()), text
+        begin = 0 if self._begun else _first_row(data)
+        if b"#" in data or b"%" in data:
+            for found in _LINE.finditer(data):
+                text = found[0].decode("utf-8", "replace").strip(fields.BLANKS)
+                if self._is_row(text[1:].lstrip(fields.BLANKS)):
+                    place = block.line + data.count(b"\n", 0, found.start()), text
+                    self._take(place, begin is not None and found.start() >= begin)
+        self._begun = begin is not None
+
+    def _take(self, place: tuple[int, str], below: bool) -> None:
+        """Keep the line and the text of a comment; ``below``: an arc or the header stands above it."""
+        if below:
+            self._count += 1
+            self._first = self._first or place
+        elif self._layout.weight is not None or self._layout.separator is not None:  # else it may be two words of prose
+            self._above = self._above or place
 
     def _is_row(self, text: str) -> bool:
         layout = self._layout
@@ -53,6 +60,8 @@ class CommentedRows:
         except InvalidGraph:
             return False
         if len(row) != layout.width or (layout.weight and not fields.is_number(row[layout.weight], True)):
+            return False
+        if (row[layout.source], row[layout.target]) == layout.names:
             return False
         return layout.text or (fields.is_whole(row[layout.source]) and fields.is_whole(row[layout.target]))
 
@@ -67,11 +76,11 @@ class CommentedRows:
 
     def refuse_signs(self, names: AnyArray) -> None:
         """Refuse comments that look like arcs if names of vertices also begin with ``#`` or ``%``."""
-        if self._first is None:
+        if (place := self._above or self._first) is None:
             return
         signed = next((name for name in names.tolist() if str(name).startswith(("#", "%"))), None)
         if signed is not None:
-            line, text = self._first
+            line, text = place
             raise InvalidGraph(
                 f"{fields.shown(text)} begins like a comment, but vertex {fields.shown(str(signed))} shows that names "
                 "begin so: put such names in quotes, between commas, or rename them",

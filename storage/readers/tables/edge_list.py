@@ -71,7 +71,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     directed, notes = _direction(source, options, sniffed)
     marks = DecimalMarks()
-    table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout)
+    table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout, sniffed.header)
     for block in source.body(sniffed.skip):
         commented.look(block)
         marks.look_at_block(block, sniffed.layout)

@@ -78,7 +78,8 @@ def _matched(table: PointTable, labels: npt.NDArray[Any]) -> tuple[npt.NDArray[n
     assert table.ids is not None
     known = {str(label): index for index, label in enumerate(labels.tolist())}
     found, seen = np.full(len(table.ids), -1, np.int64), dict[str, int]()
-    for row, name in enumerate(table.ids):
+    for row, text in enumerate(table.ids):
+        name = text if text in known else text.strip()  # " a" may be another vertex than "a"
         if not name:
             raise InvalidRequest(f"{table.where(row)}: the id is empty", field="nodes")
         if name in seen:

@@ -187,14 +187,15 @@ def _ids(table: PointTable, names: list[str] | None, field: str) -> list[str]:
             return names
         return [str(row + 1) for row in range(len(table.x))]
     seen: dict[str, int] = {}
-    for row, name in enumerate(table.ids):
+    ids = [name.strip() for name in table.ids]
+    for row, name in enumerate(ids):
         if not name:
             raise InvalidRequest(f"{table.where(row)}: the id is empty", field=field)
         if name in seen:
             other = table.where(seen[name]).rpartition(", ")[2]
             raise InvalidRequest(f"{table.where(row)}: {name!r} stands also in {other}", field=field)
         seen[name] = row
-    return list(table.ids)
+    return ids
 
 
 def nearest_vertices(coordinates: Coordinates, x: Floats, y: Floats) -> tuple[Indices, Floats]:

@@ -48,7 +48,7 @@ class PointTable:
 
     Attributes:
         path: the file; for the points of a request, a name for messages.
-        ids: the ids as texts, shape (k,); None without a column of ids.
+        ids: the ids as texts, as they stand in the file, shape (k,); None without a column of ids.
         x, y: coordinates, float64, shape (k,), NaN where they are missing.
         system: ``lonlat`` if the names of columns or the file say so, ``plane`` if the file says so; None if the
             columns are called x and y and nothing else is known.
@@ -159,7 +159,7 @@ def _table(
         (x, y, system), used = geometry, set((_pair(names) or ())[:2])  # OSMnx writes x and y beside the geometry
     id_column = _one(names, "id") or (names[0] if first_is_id and names and names[0] not in used else None)
     name_column = _one(names, "name")
-    ids = None if id_column is None else [name.strip() for name in _texts(frame[id_column])]
+    ids = None if id_column is None else _texts(frame[id_column])
     columns = {
         "name" if name == name_column else name: _column(frame[name], text=name == name_column)
         for name in names

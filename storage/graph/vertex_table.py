@@ -283,8 +283,8 @@ def place_in(path: Path, row: int) -> str:
 
 
 def vertices_of(path: Path, column: pl.Series, labels: Array) -> Indices:
-    """Return the index of the vertex that each entry of a column names.  Raises NotFound, with the line, for an unknown
-    name.
+    """Return the index of the vertex that each entry of a column names: exactly so, or else without the white space
+    around it.  Raises NotFound, with the line, for an unknown name.
     """
     import polars as pl
 
@@ -293,7 +293,7 @@ def vertices_of(path: Path, column: pl.Series, labels: Array) -> Indices:
     if labels.dtype.kind not in "iu":
         known = {str(label): i for i, label in enumerate(labels)}
     for row, name in enumerate(column.cast(pl.String()).to_list()):
-        text = (name or "").strip()
+        text = name or ""
         if text not in known:
             try:
                 known[text] = index_of(labels, text)

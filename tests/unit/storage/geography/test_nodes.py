@@ -32,6 +32,19 @@ def test_a_table_gives_each_vertex_its_coordinates(tmp_path):
     assert "vertices without coordinates: 1 (b)" in receipt.notes
 
 
+def test_white_space_is_part_of_an_id_that_a_vertex_has(tmp_path):
+    links = [{"source": name, "target": "b", "weight": 1} for name in ("a", " a", "\u00a0a")]
+    edges = json.dumps(
+        {"directed": True, "nodes": [{"id": name} for name in ("a", " a", "\u00a0a", "b")], "links": links}
+    )
+    placed = read(tmp_path, 'id,lon,lat\n" a",1,10\n"b ",2,20\n', edges, format="json")[0].coordinates
+    np.testing.assert_array_equal(placed.x, [1, np.nan, 2, np.nan])
+    placed = read(tmp_path, 'id,lon,lat\n"\u00a0a",1,10\n a,2,20\na,3,30\n', edges, format="json")[0].coordinates
+    np.testing.assert_array_equal(placed.x, [2, 3, np.nan, 1])
+    with pytest.raises(InvalidRequest, match="line 3: 'b' stands also in line 2"):
+        read(tmp_path, "id,lon,lat\nb,1,10\nb ,2,20\n", edges, format="json")
+
+
 def test_whole_numbers_of_other_columns_are_not_rounded_where_a_vertex_has_no_row(tmp_path):
     placed = read(tmp_path, f"id,lon,lat,way,name\nc,3,30,{2**53 + 1},7\na,1,10,5,8\n")[0].coordinates
     assert placed.columns["way"].tolist() == ["5", "", str(2**53 + 1)]

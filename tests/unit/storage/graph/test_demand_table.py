@@ -22,6 +22,12 @@ def test_columns_are_taken_in_order_or_by_name(tmp_path):
     assert read_demands(path, NAMES, "bikes").flows.tolist() == [9, 8, 7]
     polars.read_csv(path).write_parquet(tmp_path / "trips.parquet")
     assert read_demands(tmp_path / "trips.parquet", NAMES).flows.tolist() == [1.5, 2, 3]
+    path.write_text('from,to,cars\n"a "," a",1\na ,"b ",2\n')
+    found = read_demands(path, np.array([" a", "a", "a ", "b"], np.dtypes.StringDType()))
+    assert (found.origins.tolist(), found.destinations.tolist()) == (
+        [2, 2],
+        [0, 3],
+    )  # each name has its own white space
     numbers = tmp_path / "numbers.csv"
     numbers.write_text("o,d,flow\n10,30,1\n")
     assert read_demands(numbers, np.array([10, 20, 30])).destinations.tolist() == [2]

@@ -24,6 +24,13 @@ def test_vertices_that_are_numbers(tmp_path, key):
     assert read_table(tmp_path / "t.parquet", NUMBERS)["jobs"].tolist() == [1, 0, 2.5]
 
 
+@pytest.mark.parametrize(("more", "jobs"), [("", [1, 0, 0, 4]), ('"a",2\nb ,3\n', [1, 2, 3, 4])])
+def test_white_space_is_part_of_a_name_that_has_it(tmp_path, more, jobs):
+    (tmp_path / "t.csv").write_text('v,jobs\n" a",1\n"\u00a0a",4\n' + more)
+    names = np.array([" a", "a", "b", "\u00a0a"], np.dtypes.StringDType())
+    assert read_table(tmp_path / "t.csv", names)["jobs"].tolist() == jobs
+
+
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [

@@ -50,10 +50,14 @@ def refuse_unknown(network: RoutingNetwork, asked: Mapping[str, Any]) -> None:
 
 
 def _wants_shortest(asked: Mapping[str, Any]) -> bool:
-    """Return whether the options of a request's costing ask for the shortest ways by length."""
+    """Return whether the options of a request's costing, or of any if it names none, ask for the shortest ways by
+    length.
+    """
     costing, options = asked.get("costing"), asked.get("costing_options")
-    own = options.get(costing) if isinstance(options, dict) and isinstance(costing, str) else None
-    return isinstance(own, dict) and bool(own.get("shortest"))
+    if not isinstance(options, dict):
+        return False
+    own = [options.get(costing)] if isinstance(costing, str) else options.values()
+    return any(isinstance(each, dict) and bool(each.get("shortest")) for each in own)
 
 
 def unit_of(asked: Mapping[str, Any]) -> tuple[float, str]:

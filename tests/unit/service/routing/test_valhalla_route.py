@@ -176,6 +176,8 @@ def test_the_shortest_way_is_not_the_fastest_one(client: TestClient, tmp_path: P
         assert "serve a result of lengths for the shortest" in answer.json()["error"]
         for other in ({"auto": {"shortest": False}}, {"bicycle": {"shortest": True}}, {"auto": None}, None, [1]):
             assert client.post(service, json={**body, "costing_options": other}).status_code == 200
+        without = {**body, "costing": None, "costing_options": {"bicycle": {"shortest": True}}}
+        assert client.post(service, json=without).status_code == 400, "where no costing is named, any may be meant"
     solve_to_store(city("m"), Options(device="cpu"), tmp_path / "a.zarr")
     with open_result(tmp_path / "a.zarr") as matrix:
         lengths_of = TestClient(create_app(RoutingNetwork(matrix, unit=None, speed=50, most=100)))

@@ -332,6 +332,22 @@ def test_arcs_of_a_vertex_that_begins_like_a_comment_are_not_lost(
     assert graph.arcs == rows.count("\n")
 
 
+@pytest.mark.parametrize("sign", [",", ";"])
+@pytest.mark.parametrize("rows", [500, 0])
+@pytest.mark.parametrize(("one", "other"), [('"a "', '"a"'), ('"a "', "a "), ('" a"', '"a "'), ('"a\t"', "a")])
+def test_names_that_differ_in_blanks_only_are_not_one_vertex(
+    sign: str, rows: int, one: str, other: str, tmp_path: Path
+) -> None:
+    many = "".join(f"from{i},to{i},1\n" for i in range(rows))
+    for first, second in ((one, other), (other, one)):
+        content = f"from,to,km\n{first},b,5\n{many * 10}b,{second},4\n".replace(",", sign)
+        with pytest.raises(InvalidGraph, match="in blanks only, so these may be two vertices"):
+            read(tmp_path, content)
+    graph, _ = read(tmp_path, f"from,to,km\n{one},b,5\nb, {one},4\n{many}".replace(",", sign))
+    assert "a" in graph.labels.tolist()
+    assert graph.arcs == rows + 2
+
+
 def test_comments_that_name_columns_or_say_something_are_no_arcs(tmp_path: Path) -> None:
     for content in ("# from,to\na,#1\nb,a\n", "# my graph\na #1\n", "# from,to,km\na,#1,4\n"):
         graph, _ = read(tmp_path, content, "graph.csv", directed=True)

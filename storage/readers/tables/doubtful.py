@@ -1,17 +1,18 @@
-"""Finds rows whose meaning is doubtful: comments that look like arcs, and points or commas that may separate
-thousands.
+"""Finds rows whose meaning is doubtful: comments that look like arcs, names that differ in blanks only, and points or
+commas that may separate thousands.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray
 from storage.readers import fields
 from storage.readers.source import Block
 from storage.readers.tables.table import Layout
-from storage.readers.tables.text_rows import is_comment
+from storage.readers.tables.text_rows import blanks_in_quotes, is_comment
 
 _LINE = re.compile(rb"(?m)^[ \t]*+[#%].*+$")
 _ROW = re.compile(rb"(?m)^[ \t]*+[^ \t\n#%]")
@@ -87,6 +88,55 @@ class CommentedRows:
                 line=line,
                 field="vertex",
             )
+
+
+class PaddedNames:
+    """Finds names in quotes with blanks at their ends, such as ``"a "``, which are read without these blanks.
+
+    Programs that pad columns write all names so.  If a file also has ``a``, or ``" a"``, these may be other vertices.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._padded: dict[str, tuple[str, int]] = {}
+
+    def look(self, block: Block) -> None:
+        """Examine the next block."""
+        layout = self._layout
+        if layout.text and layout.quoted and layout.separator and blanks_in_quotes(block.data, layout.separator):
+            for name, line in self._names(block):
+                if name != name.strip(fields.BLANKS):
+                    self._padded.setdefault(name.strip(fields.BLANKS), (name, line))
+
+    def refuse_others(self, blocks: Iterable[Block]) -> None:
+        """Refuse the file, whose rows are in ``blocks``, if it spells a padded name in another way, too."""
+        if not self._padded:
+            return
+        for block in blocks:
+            for name, line in self._names(block):
+                padded, first = self._padded.get(name.strip(fields.BLANKS), (name, line))
+                if name != padded:
+                    raise InvalidGraph(
+                        f"{name!r} differs from {padded!r} on line {first} in blanks only, so these may be two "
+                        "vertices: write every name in one way, or rename one of them",
+                        line=line,
+                        field="vertex",
+                    )
+
+    def _names(self, block: Block) -> Iterator[tuple[str, int]]:
+        """Return the names of both ends of each arc, with the blanks that stand in quotes, and their lines."""
+        sign, blank = re.escape(self._layout.separator or ""), "" if self._layout.separator == "\t" else r"[ \t]*+"
+        cell = re.compile(rf'{blank}(?:"((?:[^"]|"")*+)"{blank}|([^{sign}]*+))(?:{sign}|$)')
+        for line, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
+            text = raw.decode("utf-8", "replace")
+            if is_comment(text.lstrip(fields.BLANKS), self._layout.comments):
+                continue
+            for place, found in enumerate(cell.finditer(text)):
+                quoted, plain = found[1], found[2]
+                if place == self._layout.width or (plain or "").startswith('"'):
+                    break  # a quote that nothing closes would be looked for again from every cell behind it
+                if place in (self._layout.source, self._layout.target):
+                    yield plain.strip(fields.BLANKS) if quoted is None else quoted.replace('""', '"'), line
 
 
 class DecimalMarks:

@@ -21,7 +21,7 @@ from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import FIRST_LINE, Source
 from storage.readers.tables.directions import kinds_of
-from storage.readers.tables.doubtful import CommentedRows, DecimalMarks
+from storage.readers.tables.doubtful import CommentedRows, DecimalMarks, PaddedNames
 from storage.readers.tables.header import no_banner
 from storage.readers.tables.no_lengths import refuse_last_row
 from storage.readers.tables.remarks import Remarks
@@ -72,10 +72,12 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     directed, notes = _direction(source, options, sniffed)
     marks = DecimalMarks()
     table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout, sniffed.header)
+    padded = PaddedNames(sniffed.layout)
     for block in source.body(sniffed.skip):
         commented.look(block)
         marks.look_at_block(block, sniffed.layout)
         table.feed(block)
+        padded.look(block)
     entries = len(table)
     if entries == 0:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
@@ -84,6 +86,7 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     if table.labels is not None:
         names = table.labels.finish(arcs)
         commented.refuse_signs(names)
+        padded.refuse_others(source.body(sniffed.skip))
         if sniffed.counts is not None:
             _check_counts(sniffed.counts, len(names), entries)
         elif not sniffed.header and sniffed.layout.width == 2:

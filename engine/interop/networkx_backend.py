@@ -76,8 +76,11 @@ class Weighted:
         self.whole = weights is None or weights.dtype.kind == "i"
         # NetworkX's adjacency lists an undirected edge at both of its ends
         directed, n = self.directed, len(self.nodes)
-        with exceptions():
-            self.graph: Graph = build_graph(tails, heads, weights, n=n, directed=directed, mirrored=not directed)[0]
+        try:
+            with exceptions():
+                self.graph: Graph = build_graph(tails, heads, weights, n=n, directed=directed, mirrored=not directed)[0]
+        except nx.NetworkXUnbounded as error:  # NetworkX knows whether the question reaches the loop
+            raise NotImplementedError("a negative loop") from error
 
     @property
     def negative(self) -> bool:

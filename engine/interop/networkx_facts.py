@@ -19,10 +19,13 @@ def _connected(weighted: Weighted, facts: RowStatistics) -> bool:
     return bool((facts.reached == len(weighted.nodes) - 1).all())
 
 
-def _eccentricities(G: BackendGraph, weight: Any) -> tuple[Weighted, Floats]:
+def _eccentricities(G: BackendGraph, weight: Any, some: list[Node] | None = None) -> tuple[Weighted, Floats]:
+    """Return the eccentricities of all vertices; those of ``some``, or else all, must reach every vertex."""
     weighted = G.under(weight).nonnegative()
     facts = weighted.statistics()
-    if not _connected(weighted, facts):
+    asked = set(weighted.nodes if some is None else some)
+    reached = dict(zip(weighted.nodes, facts.reached.tolist(), strict=True))
+    if any(reached[node] < len(weighted.nodes) - 1 for node in asked):
         what = "digraph is not strongly connected" if weighted.directed else "graph is not connected"
         raise nx.NetworkXError(f"Found infinite path length because the {what}")
     return weighted, facts.largest
@@ -31,13 +34,11 @@ def _eccentricities(G: BackendGraph, weight: Any) -> tuple[Weighted, Floats]:
 @answers
 def eccentricity(G: BackendGraph, v: Any = None, sp: Any = None, weight: Any = None) -> Any:  # noqa: ARG001
     """Return the eccentricity (the largest distance) of each vertex, or of the vertices in ``v``."""
-    weighted, largest = _eccentricities(G, weight)
-    every = dict(zip(weighted.nodes, weighted.numbers(largest), strict=True))
-    if v is None:
-        return every
-    if isinstance(v, Hashable) and v in every:
-        return every[v]
-    return {node: every[node] for node in G.original.nbunch_iter(v)}
+    some = None if v is None else list(G.original.nbunch_iter(v))
+    weighted, largest = _eccentricities(G, weight, some)
+    every = dict(zip(weighted.nodes, largest.tolist(), strict=True))
+    found = {node: weighted.number(every[node]) for node in (weighted.nodes if some is None else some)}
+    return found[v] if isinstance(v, Hashable) and v in every else found
 
 
 @answers

@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from engine.interop.networkx import BACKEND
 from engine.interop.networkx_backend import BackendGraph
 from storage.graph.graph import build_graph, graph_digest
 
@@ -56,3 +57,22 @@ def test_facts_of_rows_are_those_of_the_distances() -> None:
         assert facts.sums[i] == sum(others)
         assert facts.largest[i] == max(others, default=0)
         assert facts.inverse[i] == pytest.approx(sum(1 / length for length in others))
+
+
+def test_only_the_vertices_that_are_asked_for_must_reach_all_others() -> None:
+    graph = nx.DiGraph([(0, 1), (1, 2), (0, 2), (1, 0)])
+    for v in (0, 1, [1, 0], [7, 0], []):
+        assert BACKEND.eccentricity(graph, v) == nx.eccentricity(graph, v, backend="networkx")
+    for v in (2, [0, 2], None):
+        with pytest.raises(nx.NetworkXError, match="not strongly connected"):
+            BACKEND.eccentricity(graph, v)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_negative_loop_is_left_to_networkx(kind: Callable[[], Any]) -> None:
+    graph = kind()
+    graph.add_weighted_edges_from([("a", "b", 2), ("z", "z", -1)])
+    for name in ("single_source_dijkstra_path_length", "single_source_bellman_ford_path_length"):
+        assert getattr(nx, name)(graph, "a", backend="networkx") == {"a": 0, "b": 2}
+        with pytest.raises(NotImplementedError, match="a negative loop"):
+            getattr(BACKEND, name)(graph, "a")

@@ -128,7 +128,7 @@ def find_shape(source: Source) -> tuple[Shape, int]:
     if numbered is not None and _count(source, numbered) != numbered.n:
         numbered = None
     first = sample.rows[0][0]
-    shape = _labelled(sample) or numbered or _bare(sample, 2) or _bare(few, 2)
+    shape = _labelled(sample, told=True) or numbered or _bare(sample, 2) or _bare(few, 2)
     if shape is None:
         raise InvalidGraph("the rows do not form a square matrix of numbers", line=first, field="row")
     return (shape if shape.names is not None else _with_names_of_comment(shape, source.head, first)), first
@@ -200,10 +200,12 @@ def _lines(block: Block, most: int) -> list[tuple[int, str]]:
     return found
 
 
-def _labelled(sample: FirstRows) -> Shape | None:
+def _labelled(sample: FirstRows, told: bool = False) -> Shape | None:
     """Return the shape of a matrix whose first row and first column name the same vertices, or None.
 
-    Only the names decide here.  If some names differ, or entries are no numbers, the reader raises the error later.
+    Only where the caller has been ``told`` that it is a matrix, a word may stand before numbers that name the columns:
+    pandas numbers the columns of an edge list, too.  Only the names decide here.  If some names differ, or entries are
+    no numbers, the reader raises the error later.
     """
     rows = sample.rows
     if len(rows) < 3:
@@ -215,7 +217,8 @@ def _labelled(sample: FirstRows) -> Shape | None:
         return None
     if len(head) < width and any(map(is_number, names)):
         return None  # the first row holds counts, or is too short
-    if all(map(_is_entry, names)) and (corner or not all(is_whole(name) for name in names)):
+    named = not corner or (told and not _is_entry(corner))
+    if all(map(_is_entry, names)) and not (named and all(map(is_whole, names))):
         return None  # these are entries, not names: the first row and column of a symmetric matrix are equal, too
     known, tails = set(names), {row[0] for row in body}
     if corner and width == 3 and len(tails) < len(body):

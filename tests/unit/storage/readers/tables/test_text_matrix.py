@@ -186,6 +186,24 @@ def test_what_is_no_matrix_is_refused(tmp_path: Path, text: str, line: int | Non
     assert caught.value.line == line
 
 
+@pytest.mark.parametrize("names", [("0", "1", "2"), ("7", "-3", "40"), ("b", "a", "5")])
+@pytest.mark.parametrize("gap", ["", "9"])
+def test_a_word_before_numbers_that_name_the_columns(tmp_path: Path, names: tuple[str, ...], gap: str) -> None:
+    """So ``apsp export --wide`` writes its table; without the option it might be an edge list with row numbers."""
+    x, y, z = names
+    text = f"source,{x},{y},{z}\n{x},0,5,8\n{y},{gap},0,3\n{z},4,9,0\n"
+    graph = read(tmp_path, text, format="matrix")[0]
+    labels = [str(label) for label in graph.labels]
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr)).tolist()
+    rows = zip(tails, graph.heads.tolist(), graph.weights.tolist(), strict=True)
+    found = {(labels[u], labels[v]): w for u, v, w in rows}
+    wanted = {(x, y): 5, (x, z): 8, (y, z): 3, (z, x): 4, (z, y): 9} | ({(y, x): 9} if gap else {})
+    assert found == wanted
+    if "a" not in names:
+        with pytest.raises(InvalidGraph):
+            read(tmp_path, text)
+
+
 def test_a_format_settles_what_is_ambiguous(tmp_path: Path) -> None:
     text = "0,1,2\n1,0,3\n2,3,0\n"
     assert read(tmp_path, text, format="matrix")[0].arcs == 6

@@ -70,14 +70,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     directed, notes = _direction(source, options, sniffed)
-    marks = DecimalMarks()
-    table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout, sniffed.header)
-    padded = PaddedNames(sniffed.layout)
-    for block in source.body(sniffed.skip):
-        commented.look(block)
-        marks.look_at_block(block, sniffed.layout)
-        table.feed(block)
-        padded.look(block)
+    table, commented, padded, marks = _fed(source, sniffed, options)
     entries = len(table)
     if entries == 0:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
@@ -111,6 +104,20 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     _refuse_end(arcs)
     base = 0 if labels is None or not len(labels) else int(labels[0])
     return Parsed(arcs, labels, directed, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
+
+
+def _fed(
+    source: Source, sniffed: Sniffed, options: ReadOptions
+) -> tuple[ArcTable, CommentedRows, PaddedNames, DecimalMarks]:
+    """Read all rows into a table; also return what was found of rows, names and numbers with a doubtful meaning."""
+    table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout, sniffed.header)
+    padded, marks = PaddedNames(sniffed.layout), DecimalMarks()
+    for block in source.body(sniffed.skip):
+        commented.look(block)
+        marks.look_at_block(block, sniffed.layout)
+        table.feed(block)
+        padded.look(block)
+    return table, commented, padded, marks
 
 
 def _note_square(entries: int, sniffed: Sniffed, options: ReadOptions) -> list[str]:

@@ -232,7 +232,7 @@ class ResultReader:
             raise InvalidRequest(f"{field}: {distance} is no distance", field=field)
         cutoff = self.matrix.attributes.get("cutoff")
         if cutoff is not None and distance > cutoff:
-            message = f"{field}: {distance:g} is asked for, but the result was solved with a cutoff of {cutoff:g}"
+            message = f"{field}: {distance:.15g} is asked for, but the result was solved with a cutoff of {cutoff:.15g}"
             raise InvalidRequest(f"{message}; it holds no longer distances", field=field)
 
     def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:

@@ -157,6 +157,7 @@ def _check(matrix: PreparedMatrix, options: Options, asked: AskedMeasures) -> No
     if largest > kept:
         field = "cutoff" if options.cutoff is not None and options.cutoff > kept else "within"
         raise InvalidRequest(
-            f"{matrix.path} was prepared with cutoff {kept:g} and knows no longer distances; {largest:g} was asked for",
+            f"{matrix.path} was prepared with cutoff {kept:.15g} and knows no longer distances; {largest:.15g} was "
+            "asked for",
             field=field,
         )

@@ -100,8 +100,8 @@ class PreparedNear:
         check_near(graph, options, nearest)
         if kept is not None and options.cutoff is not None and options.cutoff > kept:
             raise InvalidRequest(
-                f"{matrix.path} was prepared with cutoff {kept:g} and knows no longer distances; {options.cutoff:g} "
-                "was asked for",
+                f"{matrix.path} was prepared with cutoff {kept:.15g} and knows no longer distances; "
+                f"{options.cutoff:.15g} was asked for",
                 field="cutoff",
             )
         self._matrix, self._nearest = matrix, nearest

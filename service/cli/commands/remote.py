@@ -342,7 +342,7 @@ def _within(row: Mapping[str, Any], limit: float, facts: Mapping[str, Any]) -> d
     """
     cutoff = facts.get("cutoff")
     if cutoff is not None and limit > cutoff:
-        message = f"distance: {limit:g} is asked for, but the result was solved with a cutoff of {cutoff:g}"
+        message = f"distance: {limit:.15g} is asked for, but the result was solved with a cutoff of {cutoff:.15g}"
         raise InvalidRequest(f"{message}; it holds no longer distances", field="distance")
     single = facts["dtype"] == "float32"
     most = _as_float32(limit) if single else limit

@@ -74,6 +74,8 @@ def test_a_cutoff_of_the_tables_is_kept_in_mind(tmp_path):
         assert found.plan.cutoff == 12.0
         with pytest.raises(InvalidRequest, match=r"cutoff 12 and knows no longer distances; 12\.5"):
             measure(matrix, within=[5, 12.5])
+        with pytest.raises(InvalidRequest, match=r"; 12\.00000001 was"):  # numbers that differ are told apart
+            measure(matrix, within=[5, 12.00000001])
         with pytest.raises(InvalidRequest, match="13 was asked for") as caught:
             measure(matrix, Options(cutoff=13.0), within=[5])
         assert caught.value.field == "cutoff"

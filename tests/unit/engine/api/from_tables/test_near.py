@@ -174,6 +174,8 @@ def test_a_cutoff_of_the_tables_is_kept_in_mind(tmp_path):
         same(near_pairs(matrix, Options(cutoff=7)), near_pairs(graph, Options(cutoff=7)))
         with pytest.raises(InvalidRequest, match=r"cutoff 12 and knows no longer distances; 12\.5") as caught:
             near_pairs(matrix, Options(cutoff=12.5))
+        with pytest.raises(InvalidRequest, match=r"; 12\.00000001 was"):  # numbers that differ are told apart
+            near_pairs(matrix, Options(cutoff=12.00000001))
         assert caught.value.field == "cutoff"
 
 

@@ -103,6 +103,7 @@ def test_questions_about_what_is_near(stores, store, words, lines, capsys):
         (["export", "solved", "-o", "x.csv", "--within", "nan"], "no distance"),
         (["export", "solved", "-o", "x.csv", "--nearest", "0"], "--nearest"),
         (["export", "cut", "-o", "x.csv", "--within", "2.5"], "cutoff of 2"),
+        (["export", "cut", "-o", "x.csv", "--within", "2.00000001"], "2.00000001 is asked for"),
         (["export", "nothing", "-o", "x.csv"], "nothing"),
         (["query", "cut", "within", "a", "3"], "cutoff of 2"),
         (["query", "solved", "within", "a", "far"], "'far'"),

@@ -156,9 +156,9 @@ def test_sums_by_level_are_abandoned_where_they_would_be_dear() -> None:
     for shape, dear in (("star", False), ("path of 255", True)):
         n = len(SHAPES[shape].indptr) - 1
         asked = LevelReduction(weights_of(n, "16 bits", 3), shares_of("decay"), 3)
-        assert compare(backend, shape, asked, 600) == 600
+        assert compare(backend, shape, asked, 97) == 97
         assert asked.dear.is_set() == dear
     asked = LevelReduction(weights_of(n, "16 bits", 3), shares_of("one"), 3)
-    assert compare(backend, "path of 255", asked, 600) == 600
+    assert compare(backend, "path of 255", asked, 97) == 97
     assert not asked.dear.is_set()  # only two steps count
     backend.shutdown()

@@ -164,6 +164,15 @@ def _measures(dtype: str) -> None:
     measure(graph, options, within=[9], opportunities={"every": every}, decay="exponential")
 
 
+def _measured_hops() -> None:
+    from engine.api.measuring import measure
+    from engine.model.problem import Options
+
+    graph, some = make_graph("unit"), np.arange(VERTICES) % 3
+    measure(graph, Options(), within=[2], quantiles=[0.5], nearest=2, opportunities={"some": some})
+    measure(graph, Options(), within=[2], opportunities={"some": some / 2}, decay="exponential")
+
+
 def _sums(dtype: str) -> None:
     from engine.api.solve import solve_to_store
     from engine.model.problem import Options
@@ -288,6 +297,7 @@ def uses() -> dict[str, Callable[[], None]]:
         found[f"measures of tables {dtype}"] = partial(_measured_tables, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)
+    found["measures of hops"] = _measured_hops
     return {**found, "doors": _doors, "near": _near, "betweenness": _betweenness, "semirings": _semirings}
 
 

@@ -52,7 +52,7 @@ def find_places(graph: Graph) -> Coordinates:
     apart = csgraph.dijkstra(arcs, directed=False)
     count, part = csgraph.connected_components(arcs, directed=False)
     members = sorted((np.flatnonzero(part == k) for k in range(count)), key=lambda some: (-len(some), int(some[0])))
-    drawn = [_turned(_placed(apart[np.ix_(some, some)])) for some in members]
+    drawn = [_rotated(_placed(apart[np.ix_(some, some)])) for some in members]
     corners = _corners([np.ptp(each, axis=0) for each in drawn], gap=float(weights.mean()))
     found = np.empty((graph.n, 2))
     for some, spots, corner in zip(members, drawn, corners, strict=True):
@@ -106,7 +106,7 @@ def _between(spots: Floats) -> Floats:
     return found
 
 
-def _turned(spots: Floats) -> Floats:
+def _rotated(spots: Floats) -> Floats:
     """Return places turned so that the network is widest from left to right."""
     centred = spots - spots.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)

@@ -64,6 +64,12 @@ def format_seconds(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def format_about(seconds: float) -> str:
+    """Return a predicted duration: ``about 0.012 s``, or ``under 1 ms``."""
+    text = format_seconds(seconds)
+    return text if text.startswith("under") else f"about {text}"
+
+
 def _scaled(value: float, base: int, units: tuple[str, ...], gap: str) -> str:
     for unit in units:
         if abs(value) < base * 0.9995 or unit == units[-1]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
@@ -48,7 +49,11 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 
     def service(name: str) -> Callable[..., Awaitable[Response]]:
         async def answer(request: Request, mode: str, places: str) -> Response:  # noqa: ARG001 - one network, one mode
-            return _json(*await run_in_threadpool(osrm.answer, name, *_asked(request, places)))
+            named, asked = _asked(request, places)
+            if twice := [word for word, times in Counter(word for word, _ in asked).items() if times > 1]:
+                message = f"{twice[0][:40]} is given more than once; a list is one parameter, such as sources=0;1"
+                return _json(400, {"code": "InvalidOptions", "message": message})
+            return _json(*await run_in_threadpool(osrm.answer, name, named, dict(asked)))
 
         return answer
 
@@ -72,7 +77,7 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
     return app
 
 
-def _asked(request: Request, places: str) -> tuple[str, dict[str, str]]:
+def _asked(request: Request, places: str) -> tuple[str, list[tuple[str, str]]]:
     """Return the places and the parameters of a request of OSRM.
 
     A polyline may contain question marks, which clients send unencoded; the parameters then begin after the
@@ -82,8 +87,8 @@ def _asked(request: Request, places: str) -> tuple[str, dict[str, str]]:
     if places.startswith(("polyline(", "polyline6(")) and ")" not in places and _BRACKET.search(raw):
         line, behind = _BRACKET.split(raw, maxsplit=1)
         form, _, query = behind.decode("latin-1").partition("?")
-        return f"{places}?{unquote(line.decode('latin-1'))}){form}", dict(parse_qsl(query, keep_blank_values=True))
-    return places, dict(request.query_params)
+        return f"{places}?{unquote(line.decode('latin-1'))}){form}", parse_qsl(query, keep_blank_values=True)
+    return places, request.query_params.multi_items()
 
 
 async def _no_service(request: Request, _error: Exception) -> Response:

@@ -136,8 +136,8 @@ class Osrm:
             made["durations"] = self._network.seconds(found)
         if "distance" in asked:
             made["distances"] = self._network.metres(rows, columns, found)
+        snapped = _one_of(query, "fallback_coordinate", ("input", "snapped")) == "snapped"
         if "fallback_speed" in query:
-            snapped = _one_of(query, "fallback_coordinate", ("input", "snapped")) == "snapped"
             places = (stops.lon, stops.lat) if snapped else (lon, lat)
             _estimate(made, np.argwhere(np.isinf(found)), at, places, query["fallback_speed"])
         if "durations" in made:

@@ -21,7 +21,7 @@ from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
 from service.name_lists import split_names
 from service.options import AlsoOptions, BulkOptions, LocalOptions, SolveOptions
-from service.units import format_bytes, format_seconds, parse_size
+from service.units import format_about, format_bytes, format_seconds, parse_size
 from service.views.graph_summary import graph_facts
 from storage.counted import counted
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
@@ -225,7 +225,7 @@ def describe_plan(selected: Plan) -> list[str]:
     once = sum(phase.seconds for phase in selected.phases if phase.name == COMPILING)
     often = ", once on this machine" if kernels_are_kept() else ", each time"
     compiling = f", {format_seconds(once)} of them to compile kernels{often}" if once else ""
-    needs = f"{format_bytes(selected.memory)} of memory{on_device}, about {format_seconds(selected.seconds)}"
+    needs = f"{format_bytes(selected.memory)} of memory{on_device}, {format_about(selected.seconds)}"
     lines = [
         f"plan: {selected.algorithm} in {selected.dtype} on {selected.device}, {threads}{hops}",
         f"  device  {selected.device_reason}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from service.cli.commands.output import emit, emit_done, emit_json, table
 from service.cli.commands.solving import GraphArgs, read_facts, tell
 from service.cli.passage_options import PassageOptions
-from service.units import format_bytes, format_seconds, parse_size
+from service.units import format_about, format_bytes, parse_size
 from storage.counted import counted
 from storage.graph.graph import Graph, Receipt
 from storage.graph.vertex_table import check_table, write_table
@@ -61,7 +61,7 @@ def tell_plan(plan: PathPlan, what: str, receipt: Receipt) -> None:
         [
             f"plan: {plan.search}; {threads}",
             f"  table   {what}; no matrix",
-            f"  needs   {format_bytes(plan.memory)} of memory{there}, about {format_seconds(plan.seconds)} for "
+            f"  needs   {format_bytes(plan.memory)} of memory{there}, {format_about(plan.seconds)} for "
             f"{counted(plan.sources, 'sources')}{tried}",
             *(f"note: {note}" for note in receipt.notes),
         ]

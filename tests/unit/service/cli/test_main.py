@@ -19,7 +19,7 @@ from service.cli.commands import failures, solving
 from service.cli.commands.interrupts import Interrupts
 from service.cli.commands.output import emit, jsonable, number, table
 from service.cli.progress import ProgressMonitor, amount_text
-from service.units import format_bytes, format_count, format_seconds, parse_size
+from service.units import format_about, format_bytes, format_count, format_seconds, parse_size
 from storage import errors
 from storage.readers.named import NO_DIRECTION
 
@@ -68,6 +68,7 @@ def test_sizes_are_printed_with_three_digits(size, text):
 def test_counts_and_durations_are_readable():
     assert [format_count(x) for x in (0, 0.25, 99_999, 123_456, 2.5e12)] == ["0", "0.25", "99,999", "123 k", "2.50 T"]
     assert [format_seconds(x) for x in (0.0123, 59.4, 200, 7500)] == ["0.012 s", "59 s", "3 min 20 s", "2 h 5 min"]
+    assert [format_about(x) for x in (0.0004, 0.012)] == ["under 1 ms", "about 0.012 s"]
     assert amount_text(2**20, "bytes") == "1.00 MiB"
     assert amount_text(20, "rows") == "20 rows"
 

@@ -269,6 +269,8 @@ def test_nearest_vertices_in_order(client: TestClient) -> None:
         ("/table/v1/driving/{a};{lonely}?fallback_speed=0", "InvalidOptions", "fallback_speed must be positive"),
         ("/table/v1/driving/{a};{lonely}?fallback_speed=-1", "InvalidOptions", "fallback_speed are numbers"),
         ("/table/v1/driving/{a};{lonely}?fallback_speed=1&fallback_coordinate=x", "InvalidOptions", "input or snapped"),
+        ("/table/v1/driving/{a};{lonely}?fallback_coordinate=x", "InvalidOptions", "input or snapped"),
+        ("/table/v1/driving/{a};{lonely}?sources=0&sources=1", "InvalidOptions", "sources is given more than once"),
         ("/match/v1/driving/{a};{b}?steps=false", "InvalidService", "Service match not found"),
         ("/route/v1/driving/{a};{b}?steps=yes", "InvalidOptions", "steps is true or false"),
         ("/table/v1/driving/{a};25", "InvalidValue", "coordinate 1"),

@@ -139,6 +139,7 @@ def test_r_is_answered_as_it_asks(client: TestClient) -> None:
         ("{a};{b}?geometries=wkt", "InvalidOptions", "geojson"),
         ("{a};{b}?annotations=true", "InvalidOptions", "annotations=true"),
         ("{a};{b}?alternatives=1", "InvalidOptions", "no parameter 'alternatives'"),
+        ("{a};{b}?steps=true&steps=false", "InvalidOptions", "steps is given more than once"),
         ("{a};{b}?radiuses=;1", "NoSegment", "coordinate 1"),
         (";".join(["{a}"] * 501), "TooBig", "more than the 500"),
     ],

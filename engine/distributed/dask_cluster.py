@@ -52,7 +52,7 @@ class TaskEnded:
 
 @dataclass(frozen=True)
 class WorkerJoined:
-    """A worker that runs the same version of the program as the driver has joined."""
+    """A worker has joined.  It runs the same version of the program as the driver."""
 
     worker: str
     info: WorkerInfo

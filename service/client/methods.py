@@ -112,9 +112,9 @@ class ClientMethods(Generic[JobT, ResultT]):
         watcher: flows.Watcher | None = None,
         **options: Unpack[ClientOptions],
     ) -> Flow[ResultT]:
-        """Upload a graph, solve it, wait, and return the result; arguments as in :meth:`submit` and :meth:`Job.wait`.
+        """Upload a graph, queue a job, wait until it has ended, and return the result.
 
-        Raises JobFailed if the job fails or is cancelled, and what ``submit`` and ``wait`` raise.
+        Raises JobFailed if the job fails or is cancelled, and what :meth:`submit` and :meth:`Job.wait` raise.
 
         Args:
             graph: the path of a file, or a graph object, as in :meth:`submit`.
@@ -134,21 +134,25 @@ class ClientMethods(Generic[JobT, ResultT]):
         Args:
             graph: the path of a file, a NetworkX graph, a SciPy sparse matrix, a pandas or polars edge table, a square
                 NumPy array, or arrays ``(sources, targets)`` or ``(sources, targets, weights)``.
-            options: these say how the graph is read, and all may be left out:
-                ``format`` of a file, else told by its content;
-                ``directed``, else what the graph declares, and directed where it declares none;
-                ``weight``, the column, or attribute of edges, that holds the weights;
-                ``unweighted``, whether every arc counts 1;
-                ``source`` and ``target``, the columns of a table, or of a file of columns;
-                ``labels`` of GML, GraphML, GEXF, Pajek and JSON, the attribute that names vertices instead of their id;
-                ``length_of``, a formula over one column that makes the lengths, such as ``"1000 - score"``;
-                ``unit`` of the weights, such as ``min``, which is kept with the result;
-                ``coordinates`` of a file, ``lonlat`` or ``plane``, if they are called x and y;
-                ``centroids_through`` of a TNTP file, whether paths may pass through zone centroids;
-                ``mode`` of an OpenStreetMap file: ``"walking"``, ``"cycling"`` or ``"driving"``;
-                ``parallel``, which of parallel arcs stays, ``"least"`` or ``"greatest"``, else what ``semiring`` needs;
-                ``also``, further columns or attributes, which the job sums along the shortest paths, too.
-                ``name`` names the graph and the job; docs/api.md describes the other options, which are for the job.
+            options: all may be left out.  These say how the graph is read:
+                ``format`` is the format of a file; by default it is recognised by the content.
+                ``directed`` says whether edges are directed; by default the graph declares it, and a graph that
+                declares nothing is directed.
+                ``weight`` is the column, or the attribute of edges, that holds the weights.
+                ``unweighted`` says whether every arc counts 1.
+                ``source`` and ``target`` are the columns of a table, or of a file of columns.
+                ``labels`` is the attribute that names vertices in place of their id, in GML, GraphML, GEXF, Pajek and
+                JSON.
+                ``length_of`` is a formula over one column that makes the lengths, such as ``"1000 - score"``.
+                ``unit`` is the unit of the weights, such as ``min``; it is kept with the result.
+                ``coordinates`` says what coordinates called x and y are in a file: ``lonlat`` or ``plane``.
+                ``centroids_through`` says whether paths may pass through the zone centroids of a TNTP file.
+                ``mode`` is ``"walking"``, ``"cycling"`` or ``"driving"``, for an OpenStreetMap file.
+                ``parallel`` says which of parallel arcs stays, ``"least"`` or ``"greatest"``; by default the one that
+                ``semiring`` needs.
+                ``also`` names further columns or attributes, which the job sums along the shortest paths, too.
+                Further options are for the job:
+                ``name`` names the graph and the job.
                 ``opportunities`` may be the path of a table, a pandas or polars table whose first column names
                 vertices, or ``{column: {vertex: number}}``; it is uploaded.
                 ``demands`` is uploaded in the same way: a table whose first two columns name vertices, or
@@ -156,6 +160,7 @@ class ClientMethods(Generic[JobT, ResultT]):
                 ``sources`` and ``targets`` may be points, dicts with ``lon`` and ``lat`` (or ``x`` and ``y``) and
                 optionally ``id`` and ``name``; each point means the vertex nearest to it, no farther than
                 ``snap_limit``, and ``job.facts["points"]`` then says how far these vertices are.
+                docs/api.md describes the other options of jobs.
 
         Raises:
             InvalidRequest, NotFound: the graph or an option cannot be understood.

@@ -40,6 +40,9 @@ FEW_SORTED: Final = 24
 class PreparedArcs:
     """The arcs of a graph with renumbered vertices, as the arrays that the kernels take.
 
+    Searches with a heap (``engine.devices.cpu.heap``) use packed or wide keys.  A *packed* key is one int64 that holds
+    a distance and a vertex; with *wide* keys, the distance and the vertex are stored apart.
+
     Attributes:
         indptr: int64, shape (n + 1,): where the arcs out of each vertex begin.
         heads: int32, shape (arcs,): the heads of the arcs out of the vertices.
@@ -48,15 +51,17 @@ class PreparedArcs:
             other, which means that each has a reverse of the same weight.
         tails: int32, shape (arcs,): the tails of the arcs into the vertices; ``heads`` itself if the arcs mirror each
             other.
-        back: int64, shape (arcs,): the index in ``weights`` of each arc into a vertex; None if the arcs mirror each
-            other, or all weigh the same.
+        back: int64, shape (arcs,): for each entry of ``tails``, the index of the same arc in ``weights``; None if the
+            arcs mirror each other, or all weigh the same.
         rank: int32, shape (n,): the new number of each vertex.
         bits: number of bits that hold the vertex in a packed key; 0 for wide keys.
         largest: the largest weight.
-        tally: for each type of tentative distances, how many blocks of lanes were finished and how many given up.
-        lane_weights: for each such type, the weights of the arcs into each vertex; filled on first use.
+        tally: for each type of tentative distances, how many searches of blocks of sources in lanes were finished, and
+            how many were given up.
+        lane_weights: for each type of tentative distances, the weights of the arcs into each vertex; filled on first
+            use.
         decimal: float weights as whole multiples of a decimal unit, and that unit; None if there is no such unit.
-        short: empty, or one entry: whether 16 bits hold the distances from the first source for which that was tried.
+        short: the answer of :meth:`looks_short`, as a list of one entry; the list is empty before the first call.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -91,8 +96,9 @@ class PreparedArcs:
         return self.largest if self.decimal is None else round(self.largest / self.decimal[1])
 
     def looks_short(self, source: np.int64) -> bool:
-        """Return whether 16 bits hold the distances from ``source``; the first answer is returned for all later
-        sources, too.
+        """Return whether 16 bits hold the distances from ``source``.
+
+        Only the first call searches; later calls return the same answer for every source.
         """
         if not self.short:
             n, real = len(self.rank), self.weights.dtype.kind == "f"
@@ -145,8 +151,8 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
             decimal = decimal[0][moved], decimal[1]
     else:
         bits = max(1, n - 1).bit_length()
-        # keys are packed only if the largest possible distance, n * largest, gives a key below 2^62, and weights fit
-        # int32
+        # keys are packed only if the largest possible distance, n * largest, gives a key below 2^62, and the weights
+        # fit int32
         bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
         weights = weights.astype(np.int32 if bits else np.int64)
     return PreparedArcs(indptr, heads, weights, into, tails, back, rank, bits, largest, {}, {}, decimal)

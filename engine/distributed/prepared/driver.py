@@ -38,7 +38,8 @@ log = logging.getLogger("apsp.engine")
 AHEAD: Final = 2
 #: Small spans are combined into tasks of at most this number of updates.
 TASK_UPDATES: Final = 2**28
-#: The arrays in the file of an eliminated span, after the numbers of its parts.
+#: Names of arrays in the file of an eliminated span, in the order of the file.  Before them, as its first array, the
+#: file holds the numbers of the span's parts.
 ARRAYS: Final = ("tables/closed", "elimination/upward", "elimination/across", "elimination/rests")
 
 
@@ -128,8 +129,9 @@ class SpanRecord:
             self._new = []
 
     def pieces(self, name: str) -> Iterator[Array]:
-        """Yield, in order, the pieces of an array of the result that the files of spans hold: all that is not in a
-        file of a whole chunk.
+        """Yield, in the order of spans, the pieces of an array of the result that the files of spans hold.
+
+        The other pieces are whole chunks, which have files of their own (:meth:`chunks`).
         """
         for s in range(self._spans.count):
             if name in ARRAYS:

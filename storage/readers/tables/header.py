@@ -19,7 +19,8 @@ __all__ = ["find_header", "no_banner", "refuse_first_row", "refuse_marks", "refu
 _DIGITS: Final = re.compile(r"[+-]?[0-9][0-9.,']*+")
 #: Matches signs that begin comments in files of other programs; such fields are no names of columns.
 _MARK: Final = re.compile(r"[!$&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]+")
-#: Words of titles and of counts; a header contains them only together with names of source and target columns.
+#: Words that occur in titles, and in rows that count vertices or edges; a header contains them only together with names
+#: of source and target columns.
 _TITLE: Final = frozenset({"graph", "digraph", "multigraph", "subgraph", "network", "directed", "undirected",
                            "weighted", "unweighted", "vertices", "nodes", "edges", "arcs", "matrix",
                            "list"})  # fmt: skip
@@ -111,7 +112,9 @@ def _refuse_title(first: list[str], rest: list[list[str]], line: Line) -> None:
 
 def _is_apart(first: list[str], rest: list[list[str]]) -> bool:
     """Return whether the first row has no vertex in common with the rows below, although there are few rows and most of
-    these share vertices with each other.  One of its vertices must have two letters or more.
+    the rows below share vertices with each other.
+
+    The answer is False if each vertex of the first row is a single character.
     """
     if len(first) > 3 or not 2 <= len(rest) < _MANY or not any(len(field) > 1 for field in first[:2]):
         return False
@@ -140,8 +143,9 @@ def refuse_first_row(rows: list[list[str]], width: int, line: Line, options: Rea
         options: the caller's options.
 
     Raises:
-        InvalidGraph: the row is a title or has counts, or the banner that should precede it is missing.
-        InvalidRequest: all rows begin with the same word.
+        InvalidGraph: the row is a title, has too few fields, counts vertices or edges, or numbers the columns; or it is
+            the size line of a Matrix Market file whose banner is missing.
+        InvalidRequest: all rows begin with the same word, which may be a vertex or may say what the rows are.
     """
     number, text = line
     first = rows[0]

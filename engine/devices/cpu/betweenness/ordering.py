@@ -1,11 +1,14 @@
 """Puts the vertices that sixteen sources reach in one order, in which every shortest path from any of them ascends.
 
 An arc is *tight* for a source if it lies on a shortest path from that source.  The tight arcs of one source have no
-cycle, and sources that are near each other share nearly all of them.  So one order serves all sixteen sources, but for
-the few vertices on cycles of arcs that are tight for different sources.  Tarjan's algorithm (1972) finds both: followed
-against the arcs, it finishes the strongly connected components in the order of the paths.  A vertex that is a component
-of its own is taken once, in all lanes.  Those on a cycle are taken several times, each time in the lanes in which all
-that comes before them has been taken.
+cycle, and sources that are near each other share nearly all of them.  So one order serves all sixteen sources, except
+for the few vertices on cycles of arcs that are tight for different sources.  Tarjan's algorithm (1972) finds the order
+and these cycles: a search against the direction of the arcs finishes the strongly connected components in the order of
+the paths.
+
+Each source has a lane.  To *take* a vertex in some lanes is to append it to the order for the sources of these lanes.
+A vertex that is a component of its own is taken once, in all lanes.  A vertex on a cycle is taken several times, each
+time in the lanes in which all vertices that come before it on shortest paths have been taken.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ PLACED = 2**31 - 1
 
 @njit(nogil=True, cache=True)
 def _look(v, tight, rest):  # type: ignore[no-untyped-def]
-    """Return the lanes in which a tight arc comes from a vertex that waits for its place in these lanes."""
+    """Return the lanes in which a tight arc into ``v`` comes from a vertex that has yet to be taken in that lane."""
     ends, tails, masks = tight
     waits = Mask(0)
     for i in range(ends[v], ends[v + 1]):
@@ -31,8 +34,11 @@ def _look(v, tight, rest):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _by_length(members, tight, columns, rest, taken, count):  # type: ignore[no-untyped-def]
-    """Take the vertices of a component by their lengths, and at equal lengths by number, as arcs of weight 0 lead to
-    larger numbers; return how many entries ``taken`` has then.
+    """Take the vertices of a component in ascending order of their distances, and return the new number of entries in
+    ``taken``.
+
+    Vertices at equal distances are taken in the order of their numbers, because arcs of weight 0 lead to larger
+    numbers.
     """
     listed, lanes = taken
     keys, size = np.empty(LANES * len(members), np.int64), 0
@@ -55,22 +61,24 @@ def _by_length(members, tight, columns, rest, taken, count):  # type: ignore[no-
 
 @njit(nogil=True, cache=True)
 def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: ignore[no-untyped-def]
-    """Take the vertices of a component, each in the lanes in which it waits for no other.
+    """Take the vertices of a component, each in the lanes in which no other vertex must be taken before it.
 
-    The vertices are visited forwards and backwards by turns, because paths from different sources lead around a cycle
-    in opposite directions.
+    The vertices are visited alternately forwards and backwards, because paths from different sources lead around a
+    cycle in opposite directions.
 
     Args:
         members: the vertices, in the order in which the search has left them; they are reordered.
         tight: the tight arcs into each vertex, the first entry of ``known`` in :func:`order_vertices`.
-        columns: the lengths, shape (n, LANES).
-        rest: masks, shape (n,): the lanes in which each vertex has yet to be taken, 0 for vertices outside.
-        taken: the entries, as in :func:`order_vertices`.
-        count: the number of entries that there are.
-        passes: after so many passes in both directions the remaining vertices are taken by length.
+        columns: the distances, shape (n, LANES).
+        rest: masks, shape (n,): the lanes in which each vertex has yet to be taken; 0 for vertices outside the
+            component from which tight arcs lead into it.
+        taken: the order, to which entries are appended, as in :func:`order_vertices`.
+        count: the number of entries in ``taken`` before the call.
+        passes: the largest number of times that the vertices are visited forwards and backwards; those that remain are
+            then taken by :func:`_by_length`.
 
     Returns:
-        The number of entries.
+        The number of entries in ``taken`` after the call.
     """
     listed, lanes = taken
     first, last = 0, len(members)
@@ -103,7 +111,10 @@ def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: i
 
 @njit(nogil=True, cache=True)
 def _finish(members, tight, columns, space, taken, count, passes):  # type: ignore[no-untyped-def]
-    """Take a component; see :func:`order_vertices`."""
+    """Take all vertices of a component, and return the new number of entries in ``taken``.
+
+    The arguments are as in :func:`_take_apart`; ``space`` is as in :func:`order_vertices`.
+    """
     mark, rest = space
     listed, lanes = taken
     for v in members:
@@ -118,8 +129,10 @@ def _finish(members, tight, columns, space, taken, count, passes):  # type: igno
 
 @njit(nogil=True, cache=True)
 def _descend(root, known, walk, space, taken, counts, passes):  # type: ignore[no-untyped-def]
-    """Search from ``root`` against the tight arcs, and take every component that is found; see
-    :func:`order_vertices`.
+    """Search from ``root`` against the direction of the tight arcs, and take every component that is found.
+
+    The arguments are as in :func:`order_vertices`.  ``counts`` holds the next free mark and the number of entries in
+    ``taken``; their new values are returned.
     """
     tight, flags, columns = known
     ends, tails, masks = tight
@@ -153,7 +166,7 @@ def _descend(root, known, walk, space, taken, counts, passes):  # type: ignore[n
         left[height] = v
         height += 1
         if low == mark[v]:
-            # what has been left since ``v`` was found, and has no place yet, is its component
+            # the vertices that were left since ``v`` was found, and have no place yet, are the component of ``v``
             members = left[heights[depth] : height]
             count = _finish(members, tight, columns, space, taken, count, passes)
             height = heights[depth]
@@ -165,12 +178,12 @@ def _descend(root, known, walk, space, taken, counts, passes):  # type: ignore[n
 
 @njit(nogil=True, cache=True)
 def sort_roughly(keys, order, counts):  # type: ignore[no-untyped-def]
-    """Sort all vertices by their keys, or by the leading bits of these.
+    """Sort all vertices by their keys, or only by the leading bits of their keys if the keys are large.
 
     Args:
         keys: int32, shape (n,), none below 0.
         order: int32, shape (n,); receives the vertices.
-        counts: int32, work space; its length, less 1, is the number of keys that can be told apart.
+        counts: int32, work space; the vertices are sorted into at most ``len(counts)`` - 1 groups.
     """
     most, shift = np.int32(0), 0
     for key in keys:
@@ -189,19 +202,22 @@ def sort_roughly(keys, order, counts):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def order_vertices(known, walk, space, order, taken, passes):  # type: ignore[no-untyped-def]
-    """Put the vertices that sixteen sources reach in an order in which all shortest paths from these ascend.
+    """Put the vertices that sixteen sources reach in an order in which all shortest paths from these sources ascend.
 
     Args:
-        known: three entries.  The arcs that are tight for some source: where those into each vertex end, int64, shape
-            (n + 1,), 0 first; their tails, int32; and for which sources, as masks.  Then uint32, shape (n,): the low
-            LANES bits are the lanes of which a vertex is the source.  And the lengths, shape (n, LANES).
-        walk: int32, shape (n,), int32, int64, int32 and int32: work space of the search.
+        known: three entries:
+            the arcs that are tight for some source, as three arrays: where the arcs into each vertex begin, as in CSR,
+            int64, shape (n + 1,); the tail of each arc, int32; and a mask of the sources for which the arc is tight;
+            flags of the vertices, uint32, shape (n,): the low LANES bits are the lanes of which a vertex is the source;
+            the distances from the sources, shape (n, LANES).
+        walk: work space of the search: five arrays of shape (n,), of types int32, int32, int64, int32 and int32.
         space: ``mark``, int32, and ``rest``, masks, which is all 0 before and after the call; both have the shape (n,).
-        order: int32, shape (n,): the vertices in the order in which searches begin from them.  The nearer it is to that
-            of the paths, the less is searched.
-        taken: int32 and masks, shape (LANES * n,): receive vertices in the new order, and for each the lanes in which
-            it is taken here.
-        passes: how often vertices on a cycle are passed in both directions before they are sorted.
+        order: int32, shape (n,): the vertices in the order in which searches begin from them.  The nearer this order is
+            to that of the paths, the less is searched.
+        taken: two arrays of shape (LANES * n,).  The first, int32, receives the vertices in the new order; the second
+            receives for each entry the mask of the lanes in which the vertex is taken at this place.
+        passes: the largest number of times that the vertices of a cycle are visited forwards and backwards before the
+            remaining ones are sorted by distance.
 
     Returns:
         The number of entries in ``taken``.

@@ -2,11 +2,12 @@
 sources to all vertices.
 
 Many searches side by side find rows of distances far faster than single searches that also count paths.  So the
-counting begins with finished rows, and takes sixteen at a time: the counts of paths from these to a vertex are a line
-(``engine.devices.cpu.betweenness.vectors``).  First all arcs that are tight for some of the sources are listed,
-with a mask that says for which.  Then the vertices are put in an order in which all shortest paths ascend
-(``engine.devices.cpu.betweenness.ordering``).  In that order paths are counted, and in its reverse the flow is summed
-(Brandes 2001).  Sources near each other share most of their tight arcs, so the lists are hardly longer than for one.
+counting begins with finished rows, and takes sixteen at a time: the counts of paths from these sixteen sources to a
+vertex are a line (``engine.devices.cpu.betweenness.vectors``).  First all arcs that are tight for some of the sources
+are listed, each with a mask of the sources for which it is tight.  Then the vertices are put in an order in which all
+shortest paths ascend (``engine.devices.cpu.betweenness.ordering``).  In that order paths are counted, and in its
+reverse the flow is summed (Brandes 2001).  Sources near each other share most of their tight arcs, so the lists for
+sixteen sources are hardly longer than those for one source.
 """
 
 from __future__ import annotations
@@ -35,14 +36,18 @@ from engine.devices.cpu.betweenness.vectors import (
 )
 from engine.graph.kernels import njit
 
-#: Entries of the lines in which the results of sixteen sources are kept: the largest counts of paths, the flow that
-#: arrived, by which number all flow of a source is multiplied, and the flow that left.
+#: Rows of ``told``, float64, shape (4, LANES), which has a column for each of sixteen sources: the largest count of
+#: paths (MOST), the flow that arrived (ARRIVED), the factor by which all flow of the source is multiplied (TIMES), and
+#: the flow that left (LEFT).
 MOST, ARRIVED, TIMES, LEFT = 0, 1, 2, 3
 
 
 @njit(nogil=True, cache=True)
 def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
-    """Set the flags of up to sixteen sources, and what is told about them; see :func:`pass_together`."""
+    """Set the flags of up to sixteen sources; in ``told``, set their factors, and set the flow that arrived to 0.
+
+    The arguments are as in :func:`pass_together`, except that ``rows`` holds only these sources.
+    """
     told[TIMES] = told[ARRIVED] = 0.0
     for k in range(len(rows)):
         source, own = task[0][rows[k]], task[1][rows[k]]
@@ -54,7 +59,10 @@ def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
-    """Undo :func:`begin`, add what begins at the sources to ``begins`` unless it is empty, and return the verdict."""
+    """Clear the flags that :func:`begin` has set, and return ``DONE`` or the code of what is wrong.
+
+    The flow that begins at each source is added to ``begins``, unless that is empty.
+    """
     most, said = told[MOST].max(), DONE
     for k in range(len(rows)):
         source, own = task[0][rows[k]], task[1][rows[k]]
@@ -69,8 +77,13 @@ def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _put_side_by_side(found, first, count, columns, keys):  # type: ignore[no-untyped-def]
-    """Copy ``count`` rows of distances into columns; further columns are unreachable.  Return how many entries are
-    reached, and a key by which the vertices can be sorted in the order of most paths in ``keys``.
+    """Copy ``count`` rows of distances, beginning with row ``first``, into the columns of ``columns``.
+
+    Further columns are set to *unreachable*.  ``keys`` receives a key for each vertex: sorted by key, the vertices are
+    in an order in which most of the paths ascend.
+
+    Returns:
+        The number of entries of ``columns`` that are not *unreachable*.
     """
     block, far = found
     n, at = len(columns), 0
@@ -89,14 +102,15 @@ def _put_side_by_side(found, first, count, columns, keys):  # type: ignore[no-un
 
 @njit(nogil=True, cache=True)
 def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-def]
-    """List the arcs that are tight for some of the sixteen sources, by the vertex that they lead to.
+    """List the arcs that are tight for some of the sixteen sources, sorted by head.
 
     Args:
         into: the arcs between vertices that are no sinks, as in :func:`pass_together`.
-        columns: the lengths, shape (n, LANES).
-        far: the length that stands for *unreachable*, int32.
-        before: receive where the arcs into each vertex end, their tails, and for which sources they are tight.
-        moved: receives the index of each listed arc; empty if that is not needed.
+        columns: the distances, shape (n, LANES).
+        far: the distance that stands for *unreachable*, int32.
+        before: three arrays, which receive where the listed arcs into each vertex begin, as in CSR; the tail of each
+            arc; and the mask of the sources for which it is tight.
+        moved: receives the index of each listed arc among the arcs out; empty if that is not needed.
     """
     heads, tails, weights, places, lone = into
     ends, listed, masks = before
@@ -120,12 +134,13 @@ def _count(before, flags, taken, paths, coeff, told):  # type: ignore[no-untyped
 
     Args:
         before: the tight arcs, as in :func:`_list_tight`.
-        flags: uint32, shape (n,): the lanes of which a vertex is the source.
-        taken: the vertices in the order of the paths, and in which lanes each is taken there.
-        paths: float64, shape (n, LANES), receives the counts; lanes in which a vertex is not reached are
+        flags: uint32, shape (n,): the low LANES bits are the lanes of which a vertex is the source.
+        taken: the vertices in the order of the paths, and for each entry the mask of the lanes in which the vertex is
+            taken at this place (``engine.devices.cpu.betweenness.ordering``).
+        paths: float64, shape (n, LANES); receives the counts.  Entries of lanes in which a vertex is not reached are
             undefined.
-        coeff: of the same shape; is set to 0 for all vertices that are reached.
-        told: float64, shape (4, LANES); receives the largest counts.
+        coeff: float64, shape (n, LANES); the rows of all vertices that are reached are set to 0.
+        told: float64, shape (4, LANES); the row MOST receives the largest counts.
 
     Returns:
         The number of entries of ``paths`` that were counted.
@@ -152,16 +167,19 @@ def _count(before, flags, taken, paths, coeff, told):  # type: ignore[no-untyped
 def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyped-def]
     """Follow the paths from sixteen sources backwards, and add the flow through vertices and over arcs.
 
-    ``coeff`` is the flow that passes through a vertex, divided by its number of paths.
+    ``coeff`` is the flow that passes through a vertex, divided by the number of shortest paths to it.
 
     Args:
-        listed: the tight arcs, as in :func:`_list_tight`, and the index of each in the flow over arcs.
-        flags, taken: sources and order, as in :func:`_count`.
-        lines: ``paths`` and ``coeff`` as :func:`_count` leaves them; and ``told``, float64, shape (4, LANES): the
-            multipliers are read; the flow that arrived is added, and the flow that left is set.
-        given: float64, shape (n,): the flow from each source that ends at each vertex.
-        out: the sums of this thread: the flow through each vertex, that ends there, and over each arc; the last two may
-            be empty.
+        listed: the tight arcs, ``before`` of :func:`_list_tight`, and ``moved``, the index of each in the flow over
+            arcs.
+        flags: uint32, shape (n,): the low LANES bits are the lanes of which a vertex is the source, and the high bits
+            are the lanes of the sources that send nothing to it.
+        taken: the vertices in the order of the paths, and their lanes, as in :func:`_count`.
+        lines: ``paths`` and ``coeff`` as :func:`_count` leaves them, and ``told``, float64, shape (4, LANES).  The row
+            TIMES is read, the flow that arrives is added to the row ARRIVED, and the row LEFT is set.
+        given: float64, shape (n,): the flow from each source that ends at each vertex, before it is multiplied.
+        out: the sums of this thread, to which this adds: the flow through each vertex, the flow that ends at each
+            vertex, and the flow over each arc; the last two may be empty.
     """
     (ends, tails, masks), moved = listed
     order, lanes = taken
@@ -194,26 +212,30 @@ def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyp
 def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
     """Send the flow of some sources along their shortest paths, sixteen sources at a time, and add it to ``out``.
 
-    The rows of distances of these sources are known.
+    The rows of distances of these sources are known.  A *sink* is a vertex without outgoing arcs that is no source;
+    sinks have the largest numbers.
 
     Args:
-        arcs: two entries.  For each arc between vertices that are no sinks, sorted by head: its head and its tail,
-            int32; its weight, int32, which added to any distance fits int32; its index among the arcs out, int64; and
-            the vertices without arcs in, int64.  Then the arcs into sinks, as in
-            :func:`engine.devices.cpu.betweenness.sinks.add_sinks`.  A sink is a vertex without arcs out, which is no
-            source; sinks have the largest numbers.
+        arcs: two entries.  The first has the arcs between vertices that are no sinks, sorted by head, as five arrays:
+            the head of each arc, int32; its tail, int32; its weight, int32, whose sum with any distance fits int32; its
+            index among the arcs out, int64; and the vertices without incoming arcs, int64.  The second has the arcs
+            into sinks, as in :func:`engine.devices.cpu.betweenness.sinks.add_sinks`.
         task: three arrays over all sources: the vertex of each, int64; one vertex to which the source sends nothing,
-            -1 for none; and by which number all flow of the source is multiplied, float64.
-        rows: int64: the positions in ``task`` of the sources to be done.  Neighbours should be near each other.
-        found: the distances from these sources, uint16 or int32, shape (rows, others), without those to sinks;
-            and that for *unreachable*.
+            -1 for none; and the factor by which all flow of the source is multiplied, float64.
+        rows: int64: the positions in ``task`` of the sources of this call.  Sources next to each other in ``rows``
+            should be near each other in the graph.
+        found: the distances from these sources to all vertices but the sinks, uint16 or int32, shape (rows, others);
+            and the distance that stands for *unreachable*.
         kept: float64, shape (n,): the flow that each source sends to each vertex, the same for all sources.
-        space: buffers of this thread: ``columns`` of the type of the distances, shape (n, LANES);
-            ``keys`` and ``counts`` of :func:`engine.devices.cpu.betweenness.ordering.sort_roughly`; ``tight`` of
-            :func:`engine.devices.cpu.betweenness.ordering.order_vertices`, and int64, shape (arcs + 1,), empty where no
-            flow over arcs is wanted; ``walk``, ``space``, ``order`` and ``taken`` of that function, and how many
-            ``passes``; ``flags``, uint32, shape (n,), all 0; and float64: ``paths`` and ``coeff``, shape (n, LANES),
-            and ``told``, shape (4, LANES).
+        space: buffers of this thread, in this order:
+            ``columns``, of the type of the distances, shape (n, LANES);
+            ``keys`` and ``counts`` of :func:`engine.devices.cpu.betweenness.ordering.sort_roughly`;
+            ``before`` of :func:`_list_tight`; and ``moved``, int64, shape (arcs + 1,), or empty if no flow over arcs is
+            wanted;
+            ``walk``, ``space``, ``order``, ``taken`` and ``passes`` of
+            :func:`engine.devices.cpu.betweenness.ordering.order_vertices`;
+            ``flags``, uint32, shape (n,), all 0;
+            ``paths`` and ``coeff``, float64, shape (n, LANES), and ``told``, float64, shape (4, LANES).
         out: sums of this thread, to which this adds: ``vertices``, ``begins``, ``ends`` and ``over`` of
             :func:`engine.devices.cpu.betweenness.accumulating.pass_hops`.
 

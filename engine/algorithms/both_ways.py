@@ -29,7 +29,8 @@ class FoundTables:
     Attributes:
         forward: the tables of all parts one after the other, as ``Lengths.flat``.
         backward: the tables of the reversed graph; None if the graph is undirected, because they equal ``forward``.
-        eliminated: the results of elimination, from which some parts can be computed again.
+        eliminated: the intermediate results of elimination.  With them, the tables of some parts can be computed again
+            without computing those of all other parts.
     """
 
     forward: Array
@@ -124,8 +125,10 @@ def extend_backward(
 
 
 def _reverse_inside(table: Array, other: Array) -> None:
-    """Fill the first columns of ``table``, the lengths inside a part, from ``other``, its table of the reversed
-    graph.
+    """Fill the first columns of ``table``, which hold the lengths inside a part.
+
+    ``table`` belongs to the reversed graph.  Its first columns are the transposed first columns of ``other``, which is
+    the table of the same part for the graph itself.
     """
     size = len(table)
     table[:, :size] = other[:, :size].T

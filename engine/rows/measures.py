@@ -29,11 +29,12 @@ Counts = npt.NDArray[np.int64]
 _OF_FACTS: Final = {"reached", "sum", "mean", "closeness", "closeness_plain", "eccentricity", "farthest"}
 
 
-#: Most sums of opportunities, and most nearest vertices, of a row that searches for hops find one step at a time.  They
-#: hold them for 512 rows a thread.
+#: For each row, breadth-first searches find at most this number of sums of opportunities, and at most this number of
+#: nearest vertices, one step at a time.  Each thread holds them for 512 rows.
 MOST_BY_LEVEL: Final = 256
-#: Most columns that are summed one step at a time.  They take up to 17 bytes of memory each for each vertex, which must
-#: fit into the 1,024 bytes for each vertex that are counted for the rows of a thread.
+#: The largest number of columns of opportunities that are summed one step at a time.  Each column takes up to 17 bytes
+#: of memory per vertex.  All columns together must fit into the 1,024 bytes per vertex that are counted for the rows of
+#: a thread.
 MOST_KINDS: Final = 32
 #: Number of entries of a group of rows.  All kernels are applied to a group before the next group, so that only the
 #: first kernel reads the group from memory, and all further kernels find it in a cache.
@@ -110,7 +111,7 @@ class MeasureSink:
         # if at least half of the columns have weights, reading whole rows is faster than copying those columns' entries
         held = held if 2 * len(held) < len(columns) else np.arange(len(columns))
         kept = np.ascontiguousarray(weights[:, held])
-        # with a decay they stay floats, because each is multiplied by a fraction
+        # with a decay the weights stay floats, because each is multiplied by a fraction
         self._held, self._weights = held.astype(np.int32), _narrowed(kept) if asked.decay == "step" else kept
         self._whole = len(columns) == rectangle.n
         self._ordered: _Ordered | None = None
@@ -163,7 +164,7 @@ class MeasureSink:
 
     @property
     def any_order(self) -> bool:
-        """Whether the columns of rows may come in any order: they may if they are all vertices."""
+        """Whether the columns of rows may come in any order, which is allowed if every vertex has a column."""
         return self._whole
 
     def take(self, first: int, rows: Indices, block: Array, places: npt.NDArray[np.integer]) -> None:
@@ -213,7 +214,8 @@ class MeasureSink:
 
         Args:
             first: number of the first row.
-            levels: int64, shape (rows, longest + 1), not counting the sources themselves.
+            levels: int64, shape (rows, longest + 1): for each row, the number of targets at each number of hops.
+                Sources are not counted among the targets.
         """
         hops, numbers = np.arange(levels.shape[1]), np.arange(first, first + len(levels))
         largest = np.where(levels > 0, hops, 0).max(axis=1)
@@ -244,8 +246,8 @@ class MeasureSink:
 
     @cached_property
     def level_reduction(self) -> LevelReduction | None:
-        """What searches for hops are to find besides facts and numbers of targets at each number of hops; None where
-        rows serve better.
+        """What breadth-first searches are to find besides facts and numbers of targets at each number of hops; None if
+        they are to write whole rows instead.
         """
         asked, kind = self._asked, self._kind
         sums = len(self._weights) * len(asked.within)
@@ -254,7 +256,7 @@ class MeasureSink:
         weights = np.zeros((len(self._weights), len(self._columns)))
         weights[:, self._held] = self._weights
         if not np.isfinite(_magnitudes(weights)).all():
-            return None  # weights of a level are added before they fade, so that their sum might overflow
+            return None  # all weights at one distance are added before the decay is applied; their sum might overflow
         hops = np.arange(MOST_HOPS, dtype=np.uint16)
         shares = (hops.astype(kind.dtype) < self._limits[:, None]).astype(np.float64)
         if self._fading is not None:
@@ -270,7 +272,12 @@ class MeasureSink:
             self._sum_of[numbers] = found.weights
 
     def _take_levels(self, numbers: Indices, levels: Counts) -> None:
-        """Compute measures of rows from their numbers of targets at each distance, shape (rows, distances)."""
+        """Compute the measures that follow from the number of targets at each distance.
+
+        Args:
+            numbers: the numbers of the rows whose measures are computed.
+            levels: shape (rows, distances): for each of these rows, how many targets are at each distance.
+        """
         lengths = np.arange(levels.shape[1])
         if len(self._inverse):
             self._inverse[numbers] = levels[:, 1:] @ (1 / lengths[1:])

@@ -109,7 +109,10 @@ class _Tally:
         self._lock, self._done = threading.Lock(), 0
 
     def add(self, size: int) -> bool:
-        """Count bytes and return True.  The meter is called once the manifest, which says the total, has arrived."""
+        """Count bytes, and return True, so that a condition can call this method.
+
+        Each call also reports to the meter, but only after ``Download.tiles`` has found the number of all bytes.
+        """
         with self._lock:
             self._done += size
             if self._meter is not None and self._download.total is not None:

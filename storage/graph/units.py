@@ -41,8 +41,9 @@ def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> 
         weighted: whether the arcs have weights; if not, distances count arcs.
 
     Returns:
-        The unit or the name of the column; empty if neither is known.  A number is not shown as a name, because it
-        stands for a column without a header, and neither are names such as ``weight``, which are no measures.
+        ``arcs`` if the arcs have no weights; otherwise the unit, or the name of the column, or an empty text if neither
+        is known.  Two kinds of names count as not known: numbers, because they stand for columns without a header, and
+        names such as ``weight``, because they do not say what is measured.
     """
     if not weighted:
         return "arcs"
@@ -52,7 +53,8 @@ def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> 
 def measured_by(facts: Mapping[str, Any]) -> str:
     """Return what the values of a store measure, as :func:`measured` says it; empty for values that measure nothing.
 
-    Stores of earlier versions say ``hops`` also of widths and heights of graphs without weights, which count no arcs.
+    In stores of earlier versions, widths and heights in graphs without weights also have the unit ``hops``, although
+    these values do not count arcs.
 
     Args:
         facts: the attributes of the store: ``unit`` and, if they are there, ``weight_column`` and ``semiring``.
@@ -64,7 +66,8 @@ def measured_by(facts: Mapping[str, Any]) -> str:
 
 
 def measured_words(unit: str | None, shown: str) -> str:
-    """Return ``in min`` if the unit is known, else the column as ``(length_m)``; empty if neither is known.
+    """Return words to put after ``distance``: for example ``in km`` if the unit is known, or ``(length_m)`` if only the
+    name of the column is known; empty if neither is known.
 
     Args:
         unit: the unit of the weights; None if it is not known.

@@ -83,8 +83,11 @@ class PreparedStore(SealedResult):
         return self._flat(f"tables/{name}")
 
     def eliminated(self) -> tuple[Array, Array, Array] | None:
-        """Read the results of elimination other than tables (upward, across, rests); return None if they were not
-        stored.
+        """Read the results of elimination other than the tables, and check them.
+
+        Returns:
+            Three flat arrays: the lengths from each part to its border (``upward``), from the border to the part
+            (``across``), and between the vertices of the border (``rests``).  None if they were not stored.
 
         Raises:
             StorageFailed: a chunk is missing or damaged; the message names the first one.
@@ -108,7 +111,7 @@ class PreparedStore(SealedResult):
 
         Args:
             where: the name of the array, such as ``tables/forward``.
-            passing: whether sections may be dropped, because the array may be larger than the memory.
+            passing: whether sections may be dropped from memory, because the array may be larger than the memory.
 
         Returns:
             The array; None if there is no array of that name.

@@ -225,7 +225,9 @@ def arcs_by_span(graph: Graph, spans: Spans) -> list[tuple[npt.NDArray[np.generi
 
 
 def own_graph(spans: Spans, s: int, arcs: Sequence[npt.NDArray[np.generic]], *, directed: bool) -> Graph:
-    """Return the arcs of a span as a graph, with the positions of :meth:`Spans.places` as vertices.
+    """Return the arcs of a span as a graph.
+
+    Its vertices are the positions of the span and of the parts above it, renumbered by :meth:`Spans.places`.
 
     Args:
         spans: the spans; ``spans.parts.position`` is not used.

@@ -345,7 +345,11 @@ def _attributes(edge: dict[str, Any], line: int, ends: tuple[str, ...]) -> dict[
 
 
 def _text(value: Any) -> str:
-    """Return a JSON value as text, as a text format would write it."""
+    """Return a JSON value as text.
+
+    Strings are returned without their quotes, numbers as they are written in the file, other values as ``true``,
+    ``false`` or ``null``.  Every list and every object becomes ``[...]``.
+    """
     if isinstance(value, str):
         return str(value)
     if isinstance(value, list | dict):

@@ -12,7 +12,6 @@ from service.http.etags import Tagged
 from service.http.parameters import known_parameters
 from service.settings import variable
 from service.state import Opened, ReadPermit, Shared
-from service.views.pictures.layout import LAYOUT, MOST
 from storage.errors import Conflict, LimitExceeded
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ def get_network(*, job_id: str, service: Shared, opened: Opened, tagged: Tagged,
     _check_size(matrix, service.settings.max_cells)
     placed = opened.places
     if placed is None:
+        from service.views.pictures.layout import MOST
+
         raise Conflict(
             f"the graph of job {job_id} has no coordinates, and places are found for graphs of up to {MOST:,} vertices "
             "that have arcs only, so there is no map of it; upload it in a format that has coordinates (GraphML of "
@@ -73,5 +74,7 @@ def _about(opened: ResultReader) -> dict[str, Any]:
         name: None if matrix.attributes.get(name, "all") == "all" else getattr(matrix, name)
         for name in ("sources", "targets")
     }
+    from service.views.pictures.layout import LAYOUT  # it loads NumPy, without which the service starts
+
     laid_out = {"system": LAYOUT} if opened.laid_out else {}
     return {**laid_out, "directed": matrix.directed, "unit": opened.unit, **selected}

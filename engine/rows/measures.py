@@ -214,8 +214,7 @@ class MeasureSink:
 
         Args:
             first: number of the first row.
-            levels: int64, shape (rows, longest + 1): for each row, the number of targets at each number of hops.
-                Sources are not counted among the targets.
+            levels: int64, shape (rows, longest + 1): the number of targets at each number of hops, without sources.
         """
         hops, numbers = np.arange(levels.shape[1]), np.arange(first, first + len(levels))
         largest = np.where(levels > 0, hops, 0).max(axis=1)

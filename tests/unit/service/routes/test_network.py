@@ -104,7 +104,7 @@ def test_no_coordinates_no_map(client: TestClient, bench: Bench, monkeypatch):
     monkeypatch.setattr(layout, "MOST", 3)
     said = problem(client.get(f"/v1/jobs/{job}/network"), 409, "conflict")
     assert "no coordinates" in said["detail"]
-    assert "up to 1,000 vertices" in said["detail"]
+    assert "up to 3 vertices" in said["detail"]
     assert "OSMnx" in said["detail"]
     lone, _ = build_graph([], [], [], n=3, directed=True)
     job, _ = bench.solved(lone, "int32")

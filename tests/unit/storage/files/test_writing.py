@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -151,6 +152,7 @@ def takes(target: Path) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("every", [False, True])
 def test_an_interrupt_at_any_step_leaves_neither_file_nor_lock(tmp_path: Path, every: bool):
+    gc.collect()  # what other tests have left open is closed before files are counted
     before, handles = dict(writing._HELD), open_files()
 
     def work() -> int:
@@ -164,7 +166,7 @@ def test_an_interrupt_at_any_step_leaves_neither_file_nor_lock(tmp_path: Path, e
         return 0
 
     assert by_itself(work) > (400 if every else 60)
-    assert open_files() == handles
+    assert open_files() <= handles
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")

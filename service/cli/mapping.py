@@ -84,15 +84,14 @@ def map_figure(store: str, given: MapOptions, *, as_json: bool, out: Path) -> Fi
     if result.laid_out:
         print("note: the graph has no coordinates, so short distances are drawn short; directions mean nothing",
               file=sys.stderr)  # fmt: skip
-    facts: dict[str, Any] = {"picture": str(out), "source": result.label(source), "unit": matrix.unit}
-    facts |= {"reached": int(np.count_nonzero(~np.isnan(distances))), "vertices": matrix.n}
-    facts["length"] = path["length"] if path else None
     if path is not None and not path["reachable"]:
         print(f"note: there is no path from {asked[0]} to {asked[1]}", file=sys.stderr)
+    reached = int(np.count_nonzero(~np.isnan(distances)))
     if as_json:
-        emit_json(facts)
+        facts: dict[str, Any] = {"picture": str(out), "source": result.label(source), "unit": matrix.unit}
+        emit_json({**facts, "reached": reached, "vertices": matrix.n, "length": path["length"] if path else None})
     else:
-        emit(f"{out}: a map of {facts['reached']:,} of {counted(matrix.n, 'vertices')}, reached from {asked[0]}")
+        emit(f"{out}: a map of {reached:,} of {counted(matrix.n, 'vertices')}, reached from {asked[0]}")
     return figure
 
 

@@ -108,6 +108,21 @@ def test_what_is_set_is_a_setting():
     assert own <= named
 
 
+def test_images_of_others_are_named_by_tag_and_digest():
+    files = [*(ROOT / "deploy" / "compose").glob("*.yaml"), ROOT / "deploy" / "Dockerfile"]
+    named = {}
+    for path in files:
+        text = path.read_text()
+        stages = set(re.findall(r"^FROM .* AS (\S+)", text, re.MULTILINE))
+        found = set(re.findall(r"(?:BASE_IMAGE=|IMAGE:-|image: |^FROM )([^\s$}]+)", text, re.MULTILINE)) - stages
+        named[path.name] = {image for image in found if not image.startswith("apsp:")}
+    assert all(
+        re.fullmatch(r"[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for images in named.values() for image in images
+    )
+    assert named["Dockerfile"] == named["compose.yaml"] != set()
+    assert len(named["postgres.yaml"]) == 1
+
+
 def documents(path: Path) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
 

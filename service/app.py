@@ -41,7 +41,7 @@ _RESPONSE_HEADERS: Final = [
     "Accept-Ranges", "Content-Length", "Content-Range", "Distance-Unit", "ETag", "Last-Modified", "Link", "Location",
     "Preference-Applied", "Retry-After", "Value-Unit", "X-Request-ID",
 ]  # fmt: skip
-#: Processes that check long bodies.  One caller may occupy all but one of them; the last one serves all other callers.
+#: Number of processes that check long request bodies.  One caller may occupy all but one; the last serves the others.
 _CHECKERS: Final = 2
 ROUTERS: Final = (
     graphs.router,

@@ -15,7 +15,7 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 #: id of the job that is being solved
 JOB_ID: ContextVar[str | None] = ContextVar("job_id", default=None)
 
-#: keys of this service, credentials in headers, and passwords in URLs
+#: the secrets that are cut out of log lines: keys of this service, credentials in headers, and passwords in URLs
 _SECRET: Final = re.compile(
     r"(apsp_[0-9a-z]{4,16}_)[A-Za-z0-9_\-]{8,}|((?:bearer|basic)\s+)[^\s\"',]+|(://[^/\s:@]+:)[^@/\s]+(?=@)",
     re.IGNORECASE,
@@ -48,9 +48,9 @@ def harmless(text: str) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Formats records for people: each begins a line, and no text inside a record can look like another record.
+    """Formats log records for people, so that no text inside a record can be taken for another record.
 
-    The lines of a traceback are indented.
+    Each record begins on a line of its own, and the lines of its traceback are indented.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
@@ -71,7 +71,7 @@ class TextFormatter(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object per line; members that are None are left out."""
+    """Formats each log record as one JSON object on one line, without the members that are None."""
 
     def __init__(self, process: str) -> None:
         super().__init__()

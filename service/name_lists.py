@@ -9,7 +9,7 @@ from typing import Final
 
 from storage.errors import InvalidRequest
 
-#: One name and the comma after it: the name within double quotes, or else without them.
+#: One name, and the comma or the end of the text after it.  Group 1 is a name in double quotes, group 2 any other name.
 _NAME: Final = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,]*))(?:,|\Z)')
 
 
@@ -26,7 +26,7 @@ def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[
             list(csv.reader([text], strict=True, skipinitialspace=True))
         except csv.Error as error:
             raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
-        # the module does not tell which names are in quotes
+        # module csv only checks the quotes: it does not tell which names had quotes, whose blanks must stay
         found = (quoted.replace('""', '"') or plain.strip() for quoted, plain in _NAME.findall(text))
         names += filter(None, found)
     if not names:
@@ -35,6 +35,6 @@ def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[
 
 
 def quote_name(name: object) -> str:
-    """Return a name as it stands in a list that :func:`split_names` reads."""
+    """Return a name for a list that :func:`split_names` reads: in double quotes if it needs them, else unchanged."""
     text = str(name)
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') or text != text.strip() else text

@@ -1,7 +1,7 @@
 """Declares the options of a solve once; the command line, the API, the client and the pages take them from here.
 
-``engine.model.problem.Options`` is what the engine takes: there, vertices are indices and sizes are bytes.  The names
-of algorithms come from ``engine.model.algorithms``; the client works without them.
+``engine.model.problem.Options`` is what the engine takes: there, vertices are indices and sizes are bytes.  An
+algorithm is any text here: its names are in ``engine.model.algorithms``, and the client must not import the engine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Size = int | str | None
 #: vertices as the file names them; on the command line and in forms, a text that lists them
 Vertices = list[Any] | None
 Compression = Literal["none", "zstd"]
-#: numbers, or names, in a list; on the command line and in forms, a text with commas
+#: a list of numbers (``Numbers``) or names (``Words``); on the command line and in forms, a text with commas
 Numbers = list[float] | None
 Words = list[str] | None
 #: opportunities or demands: a file, a table or columns; in a request to the service, the id of an uploaded table, or
@@ -120,7 +120,7 @@ class LocalOptions(SolveOptions, total=False):
 
 
 class AlsoOptions(LocalOptions, total=False):
-    """The options of a solve by the command line that may sum further columns along the paths."""
+    """The options of a solve by the command line, and ``also``: further columns to sum along the shortest paths."""
 
     also: Annotated[
         str | None,
@@ -279,7 +279,7 @@ class JobOptions(SolveOptions, TableOptions, total=False):
 
 
 class UploadOptions(ReadingOptions, total=False):
-    """How a graph that a client uploads is to be read."""
+    """The options that say how to read a graph that a client uploads."""
 
     also: Annotated[Words, Option("Further columns, which jobs can sum along the paths.")]
 
@@ -319,7 +319,7 @@ class PrepareForm(PrepareOptions, total=False):
 
 
 class PlannedForm(TypedDict, total=False):
-    """What ``apsp plan`` plans in place of a matrix."""
+    """The options of ``apsp plan`` for planning a prepared graph in place of a matrix."""
 
     prepared: Annotated[bool, Option("Plan apsp prepare, which makes no matrix.", default=False)]
     compact: CompactForm

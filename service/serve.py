@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, then shut down the API and the runners cleanly.
 
-    Prints one line with the address once it listens.
+    Prints one line with the service's address as soon as the service listens.
 
     Raises:
         InvalidRequest: the address cannot be listened on.
@@ -111,7 +111,7 @@ def _config(settings: Settings, app: ASGIApp) -> uvicorn.Config:
 
 
 class _Announcing(uvicorn.Server):
-    """Prints its address once it listens; before a shutdown it reports *not ready* for ``drain_seconds``."""
+    """A server that prints its address once it listens, and is *not ready* for ``drain_seconds`` before a shutdown."""
 
     def __init__(self, config: uvicorn.Config, address: str, service: Service, key: str | None) -> None:
         super().__init__(config)
@@ -159,7 +159,7 @@ def _get_ready() -> None:
         from storage.matrix.reader import get_ready
 
         get_ready()
-        # What is imported lives until the process ends, so garbage collections during requests skip it from here on.
+        # Imported objects live until the process ends, so garbage collections during requests skip them from here on.
         gc.collect()
         gc.freeze()
         gc.set_threshold(700, 10, 10)  # the defaults of Python 3.11; service.cli.start has raised the first threshold

@@ -33,8 +33,9 @@ Count = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class Settings(BaseModel):
-    """The settings.  Each field has an environment variable: ``max_cells`` is ``APSP_MAX_CELLS``.  Sizes may be written
-    ``4GiB``.
+    """The settings of the service.  The environment variable of a field is, for ``max_cells``, ``APSP_MAX_CELLS``.
+
+    Sizes are bytes, which may be written ``4GiB``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -205,7 +206,7 @@ class Settings(BaseModel):
         return self.data_dir / "runners" / f"{self.node_name}-{device}.lock"
 
     def store(self, job_id: str) -> Path:
-        """Return the path of a job's store on the disk; the folder to work in if results are in an object store."""
+        """Return the path of a job's store on the disk; with results in an object store, it holds work in progress."""
         return self.data_dir / "jobs" / job_id / "matrix.zarr"
 
     def address(self, job_id: str) -> str | None:

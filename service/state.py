@@ -50,7 +50,7 @@ def _no_wake() -> None:
 
 @dataclass
 class _Opened:
-    """An open result; ``looked`` is the time at which the job's record last confirmed it."""
+    """An open result.  ``looked`` is the ``time.monotonic()`` at which the job's record last said that it exists."""
 
     result: ResultReader
     owner: str | None
@@ -61,9 +61,9 @@ class Results:
     """A cache of open result stores, the least recently used dropped first; safe to use from many threads.
 
     Each store holds one file descriptor, so ``matrix_cache`` bounds their number.  A store that was dropped is closed
-    when the last request that uses it ends.  A store on a disk that any process has deleted is noticed at the next
-    query.  A store in an object store could still answer from memory after it was deleted, so the job's record is
-    checked again after ``TRUSTED_SECONDS``.
+    when the last request that uses it ends.  The next query notices if any process has deleted a store on a disk.  A
+    store in an object store could still answer from memory after it was deleted, so the job's record is checked again
+    after ``TRUSTED_SECONDS``.
     """
 
     def __init__(self, settings: Settings, answering: Answering) -> None:
@@ -85,7 +85,7 @@ class Results:
         return None
 
     def get(self, job_id: str, owner: str | None) -> ResultReader:
-        """Open the result of a job, whose record the caller has just read: it says that there is a result."""
+        """Return the opened result of a job; the caller has just read in the job's record that there is a result."""
         from service.jobs.prepared_results import open_reader
 
         with self._lock:
@@ -371,7 +371,7 @@ async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
     return cast("TableReader", found)
 
 
-#: the questions that are also answered for semirings other than min-plus, as a text for errors of all other questions
+#: text for the error of a question that is answered for min-plus only: the questions that other semirings answer, too
 _OF_SEMIRINGS: Final = (
     "distance, distances, rows, columns, submatrix, nearest, path and paths (with semiring=NAME), results, summary, "
     "and the store (zarr, apsp fetch), "

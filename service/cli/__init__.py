@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line ``apsp``: options, help pages, progress, and the bodies of the commands."""

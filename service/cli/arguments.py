@@ -1,4 +1,4 @@
-"""The parameters that several commands of ``apsp`` share; makes parameters from declared options."""
+"""The parameters that several commands of ``apsp`` share, and a decorator that makes parameters of declared options."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ FeatureOption = Annotated[
 
 
 class PointOptions(TypedDict, total=False):
-    """How points, which are no vertices, are taken to vertices."""
+    """The options for points of a table, each of which is snapped to the vertex nearest to it."""
 
     snap_limit: Annotated[
         float | None,
@@ -110,7 +110,7 @@ class PointOptions(TypedDict, total=False):
 
 
 class GraphOptions(FileReadingOptions, PointOptions, total=False):
-    """How a graph file is read, and how points are taken to its vertices."""
+    """How a graph file is read, and how points are snapped to its vertices."""
 
 
 class MapOptions(TypedDict, total=False):
@@ -170,7 +170,7 @@ class AnswerOptions(TypedDict, total=False):
     device_memory: Annotated[Size, Option("Device memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
 
 
-#: Headings of the help page for the options of a class; other options are below "Options".
+#: Heading, on a help page, of the options that a class declares; all other options are below "Options".
 _HEADINGS: Final = {
     ReadingOptions: "How GRAPH is read",
     FileReadingOptions: "How GRAPH is read",
@@ -198,7 +198,7 @@ _HEADINGS: Final = {
 
 
 def flag_of(name: str, option: Option) -> str:
-    """Return how the command line writes an option."""
+    """Return the flag of an option on the command line, such as ``--max-hops``."""
     return option.flags[0] if option.flags else f"--{name.replace('_', '-')}"
 
 

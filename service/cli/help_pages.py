@@ -176,7 +176,7 @@ class GroupedCommands(TyperGroup):
         return commands.help_of(name) if isinstance(commands, CommandsOnDemand) else str(commands[name].help)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the groups; the sentence of a command is wrapped, not shortened."""
+        """Write the commands in groups, each with the first paragraph of its help text, wrapped but not shortened."""
         grouped = {name for names in GROUPS.values() for name in names}
         others = tuple(name for name in self.list_commands(ctx) if name not in grouped)
         for heading, names in {**GROUPS, "More": others}.items():
@@ -225,7 +225,7 @@ class CommandsOnDemand(Mapping[str, Any]):
 
 
 def _part_of(app: typer.Typer, said: CommandInfo | TyperInfo | None) -> typer.Typer:
-    """Return a copy of ``app`` that has only the command or group ``said``; no command if it is None."""
+    """Return a copy of ``app`` that has only the command or group ``said``, or no command if ``said`` is None."""
     part = copy(app)
     part.registered_commands = [said] if isinstance(said, CommandInfo) else []
     part.registered_groups = [said] if isinstance(said, TyperInfo) else []

@@ -1,7 +1,7 @@
-"""The command line ``apsp``: options, exit codes, and nothing heavy until a command runs.
+"""The command line ``apsp``: options and exit codes.  Slow imports wait until a command runs.
 
-Exit codes: 0 done, 1 the job failed, 2 bad use or bad input, 3 it does not fit, 130 interrupted (143 terminated,
-141 the reader of standard output went away).
+Exit codes: 0 done, 1 the job failed, 2 bad use or bad input, 3 the job does not fit in memory or on the disk,
+130 interrupted, 141 the reader of standard output has closed it, 143 terminated.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def map_figure(store: str, given: MapOptions, *, as_json: bool, out: Path) -> Fi
         out: the file of the picture.
 
     Raises:
-        InvalidRequest: the graph has no coordinates and no places are found for it, or classes that do not ascend.
+        InvalidRequest: the graph has no coordinates and none can be computed for it, or the classes do not ascend.
         NotFound: no such store or vertex.
         StorageFailed: the store is damaged.
     """

@@ -198,7 +198,7 @@ def worker(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to the program."""
+    """Add the commands of this module to ``app``."""
     for part in (serve, runner, worker):
         command(app)(part)
     command(app, "serve-routes")(with_options(serve_routes))

@@ -10,7 +10,7 @@ from storage.options import Option
 
 
 class PassageOptions(TypedDict, total=False):
-    """How much of the machine ``apsp betweenness`` and ``apsp assign`` use, and whether they replace a file."""
+    """The options of ``apsp betweenness`` and ``apsp assign`` about memory, threads, and replacing a file."""
 
     overwrite: Annotated[bool, Option("Replace FILE once the new one is done.", flags=("--overwrite",), default=False)]
     memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]

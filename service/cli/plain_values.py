@@ -72,7 +72,7 @@ class _Converter:
         return self
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the converted value; raises Typer's error.
+        """Return the converted value; raises Typer's error if Typer refuses the value.
 
         Args:
             value: the value as it was given, or the default; None if there is neither.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The unit in which the progress of compiling is counted.
 KERNELS: Final = "kernels"
-#: How the note goes on that kernels are compiled.
+#: Two endings of the note that kernels are compiled: if compiled kernels are kept on disk, and if they cannot be.
 _ONCE: Final = ", once on this machine; apsp warm does it ahead"
 _EACH_TIME: Final = " and cannot be kept: no folder for them can be written; NUMBA_CACHE_DIR may name one"
 #: Share of a phase that must be done before the time left is estimated.
@@ -41,7 +41,7 @@ def amount_text(amount: float, unit: str) -> str:
 
 
 def _rate_texts(rate: float, unit: str) -> list[str]:
-    """Return a list with the rate as text.  It is empty for kernels, because each takes a very different time."""
+    """Return a list with the rate as text.  It is empty for kernels, whose compile times differ too much for a rate."""
     return [] if unit == KERNELS else [f"{amount_text(rate, unit)}/s"]
 
 
@@ -212,7 +212,7 @@ class ProgressMonitor(Monitor):
         return self.done / self.total if self.total else None
 
     def _state(self, seconds: float) -> str:
-        """Return the amount, rate and time left."""
+        """Return a text with the amount of work done, the rate and the time left."""
         since, self._last = self._last, (seconds, self.done)
         if self.unit == KERNELS:
             since = (0.0, 0)  # rate from the beginning: kernels differ a hundredfold in time

@@ -17,7 +17,7 @@ from types import TracebackType
 def main() -> None:
     """Entry point of the ``apsp`` command."""
     # Python looks for garbage once for every 700 new objects.  While hundreds of modules are imported, that took 6 % of
-    # the processor time of a small solve, so it looks rarely.  ``service.serve`` sets the threshold back.
+    # the processor time of a small solve, so the threshold is raised.  ``service.serve`` sets it back.
     gc.set_threshold(50_000, 10, 10)
     sys.excepthook = _without_a_word
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a signal that the parent ignored stays ignored

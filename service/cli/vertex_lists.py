@@ -48,7 +48,7 @@ def selected_vertices(
 def selected(
     text: str, graph: Graph | SealedResult, option: str, limit: float | None = None
 ) -> tuple[tuple[int, ...], SnappedPoints | None]:
-    """Return the vertex indices that a text selects, in the order of the text, each once; and the points, if any.
+    """Return the vertex indices that a text selects, in its order, each once; and its snapped points, or None.
 
     ``@FILE`` is a file, and ``-`` is standard input.  Otherwise the name of a vertex means the vertex, the name of a
     file means the file, and any other text is a list ``A,"B, c",D``.  So a name of both a vertex and a file means the
@@ -86,7 +86,7 @@ def _table_of_points(text: str) -> Path | None:
 
 
 def sent_points(text: str, option: str) -> list[dict[str, Any]] | None:
-    """Return the points of a table as a request has them; None if ``text`` is no table of points.
+    """Return the points of a table in the form of a JSON request; None if ``text`` is no table of points.
 
     Args:
         text: the argument of an option, a file that may begin with ``@``.
@@ -133,7 +133,7 @@ def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
         names: ids or names of points, or vertices.
 
     Raises:
-        InvalidRequest: several points have that name, or :func:`sent_points` refuses a table.
+        InvalidRequest: several points have the same name of ``names``, or :func:`points_of` refuses a table.
     """
     known: dict[str, list[dict[str, Any]]] = {}
     for path in tables:
@@ -169,7 +169,7 @@ def told_points(path: Path, coordinates: Coordinates | None, option: str, limit:
 
 
 def _without_header(names: list[tuple[str, str]], graph: Labels, text: str) -> list[tuple[str, str]]:
-    """Return the names, without the first if it is the header of a table; a number among numbers is no header."""
+    """Return the names, without the header of a table.  Where the labels are numbers, a number is no header."""
     if not text.lower().endswith(".csv") or len(names) < 2:
         return names
     (where, first), (_, second) = names[:2]
@@ -216,7 +216,7 @@ def selected_names(text: str, option: str) -> list[str]:
 
 
 def _named(text: str, option: str, is_vertex: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    """Return pairs of a place in the input (for messages) and the name found there."""
+    """Return pairs of a position in the input, such as ``: FILE, line 3`` for messages, and the name found there."""
     if text == "-":
         return _lines(option, "standard input", sys.stdin.read().removeprefix("\ufeff"), table=False)
     if text.startswith("@"):
@@ -262,7 +262,7 @@ def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a place in the input (for messages) and the name found there; empty lines are left out."""
+    """Yield pairs of a position in the input (for messages) and the name found there; empty lines are left out."""
     rows: Iterable[tuple[int, str]] = enumerate(text.split("\n"), 1)
     if table:
         reader = csv.reader(io.StringIO(text), strict=True, skipinitialspace=True)

@@ -37,7 +37,7 @@ def show_settings(arguments: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _text(value: object) -> str | None:
-    """Return a value as its environment variable would contain it; None if it is not set."""
+    """Return a value as its environment variable would contain it, with passwords hidden; None if it is not set."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else redacted(str(value))

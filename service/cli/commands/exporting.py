@@ -1,4 +1,4 @@
-"""``apsp export``: parts of a result as a file for other programs."""
+"""``apsp export``: writes a part of a result into a file for other programs."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class ExportArgs(NamedTuple):
         itself: whether a source is among its own nearest targets.
         wide: whether tables have a column for each target.
         also: the quantity whose sums are written in place of distances; None for distances.
-        features: what becomes a feature, such as ``targets`` or ``lines``.  None makes a table; in a file of features
-            it makes targets if there is one source, and lines otherwise.
+        features: what becomes a feature, such as ``targets`` or ``lines``.  None means a table.  If the format holds
+            only features, None means targets for one source, and lines for several.
         snap_limit: the farthest that a point may be from its vertex; None for no limit.
     """
 
@@ -174,7 +174,7 @@ def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
         else:
             result.check_targets(found)
             targets = found
-    itself = args.itself or bool(ends)  # two points may share a vertex, so leave out no target
+    itself = args.itself or bool(ends)  # a target at the source's vertex may be another point, so it stays
     features = args.features
     if kind in FEATURE_FILES and features is None:
         features = "targets" if len(sources) == 1 else "lines"

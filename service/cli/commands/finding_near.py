@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def near(graph_args: GraphArgs, given: NearOptions, out: Path, written: PairOptions, *, as_json: bool) -> None:
-    """Read, search and save; progress goes to standard error.
+    """Read the graph, find its near pairs and save them; progress goes to standard error.
 
     Args:
         graph_args: the graph file, or the folder of a prepared graph.

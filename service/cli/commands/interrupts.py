@@ -44,7 +44,7 @@ class Interrupts:
     def remove(self) -> None:
         """Handle signals as before :meth:`install`.
 
-        Call it when all is written: from then on an exception would only interrupt the end of the interpreter.
+        Call this after all output is written: a later exception would only interrupt the exit of the interpreter.
         """
         if signal.SIGALRM in self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -69,7 +69,7 @@ class Interrupts:
 
     @property
     def exit_code(self) -> int:
-        """128 + the signal, as shells have it: 130 for SIGINT, 143 for SIGTERM."""
+        """The exit code by the convention of shells, 128 + signal number: 130 for SIGINT, 143 for SIGTERM."""
         return 128 + (self.received if self.received is not None else signal.SIGINT)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

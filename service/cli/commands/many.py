@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: after batch, so that memory holds little more than one batch.
 BATCH: Final = 8192
 BATCH_BYTES: Final = 2**30
-#: Files that are read at once, each in a thread of its own.
+#: Number of files that are read at the same time, each in a thread of its own.
 READERS: Final = 8
 #: Most failures that are reported on standard error.
 SHOWN: Final = 20
@@ -83,7 +83,7 @@ class Tally:
             self.noted[index] = "; ".join(notes)
 
     def fail(self, index: int, path: Path, failure: BulkFailure) -> None:
-        """Record the failure of one graph, and print it at once.
+        """Record the failure of one graph; the first ``SHOWN`` failures are also printed at once.
 
         Args:
             index: position of the graph in the list.
@@ -202,8 +202,8 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
     batch: Batch = {}
     size = 0
     for first in range(0, len(paths), READERS):
-        # The threads of a slice of files end before the yield: if the generator were not resumed, they would never
-        # end.
+        # All threads of a slice of files end before the yield, because a generator that is never resumed could not end
+        # them.
         some = paths[first : first + READERS]
         for index, found in enumerate(in_threads(READERS, read, some, name="apsp-read"), first):
             if not isinstance(found, tuple):

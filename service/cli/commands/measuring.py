@@ -59,7 +59,7 @@ def measure(args: MeasureArgs, *, as_json: bool) -> None:
 
 
 def _measure(args: MeasureArgs, *, as_json: bool) -> None:
-    """Measure; the caller has locked the output file."""
+    """Read the graph or open the prepared graph, and measure it.  The caller has locked the output file."""
     numbers = {name: _numbers(args.measures, name) for name in ("within", "quantiles")}
     started = time.perf_counter()
     with contextlib.ExitStack() as context:
@@ -75,9 +75,9 @@ def _measure(args: MeasureArgs, *, as_json: bool) -> None:
 
 
 class _Asked(NamedTuple):
-    """What is measured.  ``matrix`` is the prepared graph that the graph comes from, if any.
+    """The graph to measure.  ``matrix`` is the prepared graph from which it was read, or None.
 
-    ``started`` is when the command started, in seconds.
+    ``started`` is the ``time.perf_counter()`` at the start, and ``reading`` the seconds that reading took.
     """
 
     graph: Graph

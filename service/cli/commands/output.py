@@ -38,8 +38,8 @@ def emit(lines: str | Iterable[str]) -> None:
 def shown_unit(unit: str | None, shown: str) -> str | None:
     """Return the text that says what distances measure.
 
-    On a terminal, where people read, it is all that is known.  Elsewhere it is the unit only: programs read it, and
-    may not expect the name of a column behind a number.
+    On a terminal, where people read the text, it is ``shown``.  Elsewhere it is ``unit``: programs read the text there,
+    and may not expect the name of a column after a number.
 
     Args:
         unit: the unit of the weights; None if it is not known.

@@ -1,4 +1,4 @@
-"""``apsp plot``: the matrix as a heat map, its distances and eccentricities as histograms.  Draws with matplotlib."""
+"""``apsp plot``: draws a matrix as a heat map, and its distances and eccentricities as histograms, with matplotlib."""
 
 from __future__ import annotations
 

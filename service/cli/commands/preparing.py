@@ -51,7 +51,7 @@ class Target:
 
 
 def prepare(graph_args: GraphArgs, given: PrepareForm, target: Target, *, as_json: bool) -> None:
-    """Read, plan, prepare, write and seal; the plan and the progress go to standard error.
+    """Read a graph, plan, and write the sealed prepared graph; the plan and the progress go to standard error.
 
     Args:
         graph_args: the graph file.
@@ -142,7 +142,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, compact: bool, out: Path
 
 
 def _options(given: PrepareOptions) -> Options:
-    """Return the engine's options of a command.  Raises InvalidRequest if the memory is no size."""
+    """Convert the options of a command to those of the engine.  Raises InvalidRequest if the memory is no size."""
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
     return Options(
         dtype=given["dtype"], cutoff=given["cutoff"], memory=memory, threads=given["threads"],
@@ -166,7 +166,7 @@ class Place:
 
 
 def reweight(place: Place, weights: Path, reading: ReadingOptions, given: ReweightOptions, *, as_json: bool) -> None:
-    """Read the weights, compute the tables, write and seal; the progress goes to standard error.
+    """Read new weights, and write and seal the tables for them; the progress goes to standard error.
 
     Args:
         place: which prepared graph, and where the result goes.

@@ -137,7 +137,8 @@ def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]
 
     Raises:
         NotFound: neither a point nor a vertex has the name.
-        InvalidRequest: several points have that name, or ``storage.geography.snapping.snap_file`` refuses a file.
+        InvalidRequest: several points have the same name of ``names``, or ``storage.geography.snapping.snap_file``
+            refuses a file.
     """
     from storage.geography.snapping import FAR, snap_file
 

@@ -41,7 +41,7 @@ from storage.graph.vertex_table import ENDINGS, check_table, write_table
 from storage.options import declared
 from storage.semirings import MIN_PLUS
 
-#: Seconds for which failed requests are repeated: short questions, other requests.  A wait repeats ten times as long.
+#: Seconds for which a failed short question or other request is repeated; a wait for a job repeats ten times as long.
 QUESTION_SECONDS: Final = 2.0
 WORK_SECONDS: Final = 60.0
 #: the largest finite float32; ``struct.pack`` refuses larger numbers

@@ -123,7 +123,7 @@ def show_distance(answer: dict[str, Any], as_json: bool, unit: str | None = None
 
 
 def show_also(answer: dict[str, Any], as_json: bool) -> None:
-    """Print the distance of a pair and the sums along its path, a line each."""
+    """Print the distance of a pair and the sums along its path, each on a line of its own."""
     if as_json:
         emit_json(answer)
     else:

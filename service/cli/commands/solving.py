@@ -39,7 +39,7 @@ _KEPT: Final = {"least": "shortest", "greatest": "one of the greatest weight"}
 
 @dataclass(frozen=True)
 class GraphArgs:
-    """A graph file, how it is read, and how far a point may be from the vertex that it is taken to."""
+    """A graph file, how it is read, the columns to sum along paths, and how far a point may be from its vertex."""
 
     graph: Path
     reading: FileReadingOptions
@@ -273,7 +273,7 @@ def _stream_text(selected: Plan) -> str:
 
 
 def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOptions, *, as_json: bool) -> None:
-    """Read, plan, solve, write and seal; the plan and the progress go to standard error.
+    """Read a graph, plan, and solve it into a sealed store; the plan and the progress go to standard error.
 
     Args:
         graph_args: the graph file.
@@ -298,9 +298,9 @@ def _solve(
     *,
     as_json: bool,
 ) -> None:
-    """Solve into a place that the caller has locked.
+    """Solve into a store whose local path the caller has locked.
 
-    ``where`` has three parts: the place as the user wrote it, its local path, and its address in an object store (None
+    ``where`` has three parts: the store as the user wrote it, its local path, and its address in an object store (None
     for a local folder).
     """
     from engine.api.solve import make_plan, solve_to_store, store_attributes
@@ -344,7 +344,10 @@ def _solve(
 
 
 def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
-    """Report the checkpoint of a stopped solve before a large graph is read."""
+    """Raise Conflict if ``out`` has a checkpoint that the options neither continue nor replace.
+
+    This is called before a large graph is read.
+    """
     try:
         found = find_checkpoint(out)
     except StorageFailed:

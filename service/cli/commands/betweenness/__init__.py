@@ -1,1 +1,1 @@
-"""What ``apsp betweenness`` and ``apsp assign`` do."""
+"""The bodies of the commands ``apsp betweenness`` and ``apsp assign``."""

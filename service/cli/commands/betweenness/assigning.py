@@ -27,7 +27,9 @@ NAMED: Final = 5
 
 
 def assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
-    """Read, plan, assign, and write or print the table; the plan, the sums and the progress go to standard error.
+    """Assign the demands to shortest paths, and write or print the table of flows.
+
+    The plan, the sums and the progress go to standard error.
 
     Args:
         args: the options of the command line about graph, machine and table.
@@ -49,7 +51,7 @@ def assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
 
 
 def _assign(args: PassageArgs, demands: Path, assigned: AssignOptions) -> None:
-    """Read, plan, assign and write; the caller has locked the output files."""
+    """Read graph and demands, assign, and write the table; the caller has locked the output files."""
     from engine.api.betweenness.assignment import Assigning
 
     aside = assigned["unreachable"]

@@ -19,7 +19,7 @@ from storage.files.writing import writing_early
 
 
 def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
-    """Read, plan, count, and write or print the table; the plan and the progress go to standard error.
+    """Count shortest paths, and write or print the table; the plan and the progress go to standard error.
 
     Args:
         args: the options of the command line about graph, machine and table.
@@ -36,7 +36,7 @@ def betweenness(args: PassageArgs, counted: BetweennessOptions) -> None:
 
 
 def _count(args: PassageArgs, counted: BetweennessOptions) -> None:
-    """Read, plan, count and write; the caller has locked the output file."""
+    """Read the graph, count shortest paths, and write the table; the caller has locked the output file."""
     from engine.api.betweenness.centrality import Centrality
 
     lists = {name: text for name in ("sources", "targets") if (text := cast("str | None", counted[name])) is not None}
@@ -67,7 +67,7 @@ def _count(args: PassageArgs, counted: BetweennessOptions) -> None:
 
 
 def _device(counted: BetweennessOptions) -> dict[str, Any]:
-    """Return the options that say where paths are counted."""
+    """Return the engine's options ``device`` and ``device_memory`` (bytes; None for no limit)."""
     memory = counted["device_memory"]
     size = None if memory is None else parse_size(str(memory), field="--device-memory")
     return {"device": counted["device"], "device_memory": size}

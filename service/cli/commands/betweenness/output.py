@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PassageArgs:
-    """The common arguments of the two commands: the graph, the machine, and where the table goes."""
+    """The common arguments of both commands: graph, memory and threads, the file of the table (None prints it)."""
 
     graph: GraphArgs
     machine: PassageOptions
@@ -51,7 +51,7 @@ def tell_plan(plan: PathPlan, what: str, receipt: Receipt) -> None:
 
     Args:
         plan: the plan.
-        what: the name of the table, in words.
+        what: the rows of the table, such as ``1,200 vertices``.
         receipt: the receipt of the graph.
     """
     threads = f"{plan.threads} thread{'s' if plan.threads != 1 else ''}"

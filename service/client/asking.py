@@ -25,7 +25,7 @@ def _ignore(_: str) -> None:
 
 
 def checked_seconds(field: str, seconds: Any) -> float:
-    """Return a time limit, which may be infinite.  Raises InvalidRequest if it is no number, is negative or NaN."""
+    """Return a time limit in seconds, or infinity.  Raises InvalidRequest if it is no number, is negative or NaN."""
     found = check_number(field, seconds)
     if not found >= 0:
         raise InvalidRequest(f"{field} must be a number of seconds, at least 0, found {found}", field=field)
@@ -64,7 +64,7 @@ class Patience:
 
 
 def ask(request: Request, patience: Patience) -> Flow[Answer]:
-    """Send a request, and repeat it where that is safe and may help, until there is a good answer.
+    """Send a request until its answer has a status below 300; repeat it only where that is safe and may help.
 
     Raises:
         ServiceError: the service refused.

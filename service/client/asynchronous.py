@@ -107,7 +107,7 @@ async def _chunks(file: FilePath) -> AsyncIterator[bytes]:
 
 
 class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
-    """A service, as seen by one caller; the methods of :class:`Client` must be awaited here, under asyncio or trio.
+    """The client of one caller.  It has the methods of :class:`Client`, to be awaited under asyncio or trio.
 
     Args:
         url, key: address of the service and key of the caller, as for :class:`Client`.
@@ -136,7 +136,7 @@ class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
         await self.close()
 
     async def run(self, flow: Flow[T]) -> T:
-        """Carry out a flow of ``service.client.flows``, such as one that has no method here, and return its value."""
+        """Carry out a flow of ``service.client.flows``, for which this class may have no method; return its value."""
         return await self._driver.run(flow)
 
     _run = run
@@ -157,4 +157,4 @@ class AsyncJob(JobMethods["AsyncJob", "AsyncResult"], Awaited):
 
 
 class AsyncResult(ResultMethods, Awaited):
-    """A solved matrix on the service; vertices are given and named as in the graph."""
+    """A result on the service; its methods take and return vertices as the caller's graph names them."""

@@ -30,7 +30,7 @@ class BlockingDriver:
         self._http = http
 
     def run(self, flow: Flow[T], stop: threading.Event | None = None) -> T:
-        """Return the value of the flow.  Raises what the flow raises, and Stopped soon after ``stop`` is set."""
+        """Return the value of the flow.  Raises what the flow raises, and InterruptedError if ``stop`` ends a pause."""
         stop = stop or threading.Event()
         try:
             step = next(flow)
@@ -133,7 +133,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
         self._http = httpx2.Client(**wire.settings(url, key))
         self.patience = Patience(patience) if tell is None else Patience(patience, tell=tell)
         self._driver = BlockingDriver(self._http)
-        # connections of a client whose close() is never called are closed when it is garbage-collected
+        # if close() is never called, the connections are closed when the client is garbage-collected
         self._release = weakref.finalize(self, self._http.close)
 
     def __enter__(self) -> Self:
@@ -145,7 +145,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
         self.close()
 
     def run(self, flow: Flow[T]) -> T:
-        """Carry out a flow of ``service.client.flows``, such as one that has no method here, and return its value."""
+        """Carry out a flow of ``service.client.flows``, for which this class may have no method; return its value."""
         return self._driver.run(flow)
 
     _run = run
@@ -166,4 +166,4 @@ class Job(JobMethods["Job", "Result"], Blocking):
 
 
 class Result(ResultMethods, Blocking):
-    """A solved matrix on the service; vertices are given and named as in the graph."""
+    """A result on the service; its methods take and return vertices as the caller's graph names them."""

@@ -1,4 +1,4 @@
-"""Shows jobs and results in terminals and notebooks; names of vertices are escaped."""
+"""Shows jobs and results in terminals and notebooks; all text in HTML is escaped."""
 
 from __future__ import annotations
 

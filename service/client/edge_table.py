@@ -63,7 +63,7 @@ def write_table(
 
     tails, heads = _vertices(tails), _vertices(heads)
     if isinstance(tails, list) != isinstance(heads, list):
-        # Both columns are named together, so that 2 in an array and 2.0 in a list are one vertex with one name.
+        # Both columns become lists, so that 2 in an array and 2.0 in a list are one vertex with one name.
         tails, heads = (side if isinstance(side, list) else side.tolist() for side in (tails, heads))
     names = Names(dict.fromkeys(vertex for side in (tails, heads) if isinstance(side, list) for vertex in side))
     try:
@@ -104,7 +104,7 @@ def _weights(weights: Any) -> pl.Series:
         with suppress(ValueError):
             values = values.astype(np.float64)
     if values.dtype.kind == "f":
-        values = values.astype(np.float64)  # no table holds longdouble
+        values = values.astype(np.float64)  # Parquet has no type for a longdouble
     if values.dtype.kind not in "biuf":
         raise InvalidRequest(f"weights of {values.dtype} are no numbers", field="weight")
     return pl.Series(values.astype(np.int64) if values.dtype.kind == "b" else values)

@@ -12,7 +12,7 @@ from storage.errors import ApspError
 
 @dataclass(frozen=True)
 class ProblemDetails:
-    """An RFC 9457 problem document; ``code`` is stable, ``details`` depends on ``code`` (docs/api.md lists all)."""
+    """An RFC 9457 problem document.  ``code`` is stable; docs/api.md says which ``details`` each code has."""
 
     title: str
     status: int

@@ -190,7 +190,7 @@ def summary(job: str, patience: Patience, *, counted: bool = False) -> Flow[Docu
 
 
 def manifest(job: str, patience: Patience) -> Flow[Document]:
-    """Return what a result is: shape, type, cutoff, tiles, bytes, digest."""
+    """Return the description of a result: shape, type, cutoff, tiles, bytes, digest."""
     return (yield from question("GET", job_path(job, "results"), patience))
 
 
@@ -217,7 +217,7 @@ def delete(job: str, patience: Patience) -> Flow[None]:
 
 
 def log(job: str, patience: Patience) -> Flow[str]:
-    """Return the log, which the runners wrote."""
+    """Return the log of a job, the text that runners have written about it."""
     answer = yield from ask(Request("GET", job_path(job, "log")), patience)
     return answer.content.decode("utf-8", "replace")
 

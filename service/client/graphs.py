@@ -293,8 +293,8 @@ def _select_columns(
 ) -> tuple[list[int], dict[str, Any]]:
     """Return the positions of the columns source, target and weight (if there is one), and the query that names them.
 
-    The columns are selected by the rules for edge lists.  ``cells`` returns the cells of a column as text, all of them
-    or only the first ones.
+    The columns are selected by the rules for edge lists.  ``cells(position, rows)`` returns the first ``rows`` cells of
+    a column as text, or all cells if ``rows`` is None.
     """
     from storage.readers.formula import parse_formula
     from storage.readers.parsed import ReadOptions

@@ -26,7 +26,7 @@ def label_of(vertex: object) -> Label:
 
 
 def several(field: str, given: Any) -> Sequence[Any]:
-    """Return the items of a list, a tuple, an array or the like; a text is refused: it would be a sequence of letters.
+    """Return the items of a list, tuple, array or other iterable; a text is refused, because its items are letters.
 
     Args:
         field: name of the argument.

@@ -1,4 +1,4 @@
-"""The methods of a result: distances, paths, rows, arrays, the store; vertices are those of the caller."""
+"""The methods of a result: distances, paths, rows, arrays, the store.  Vertices are named as in the caller's graph."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def _have_points(pairs: Sequence[Sequence[Any]]) -> bool:
 
 
 class ResultMethods(TableMethods):
-    """A result on the service, a matrix or a table; vertices are given and named as in the graph."""
+    """A result on the service, a matrix or a table; its methods take and return vertices as the caller's graph names
+    them.
+    """
 
     def __init__(self, client: ClientMethods[Any, Any], facts: Document, names: Names | None = None) -> None:
         super().__init__(facts)

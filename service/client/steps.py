@@ -1,4 +1,4 @@
-"""The steps of an exchange with the service, without input or output.
+"""The steps of an exchange with the service.  Nothing in this module does input or output.
 
 A :data:`Flow` is a generator that yields steps (send a request, pause, call a function, run flows concurrently) and
 receives their outcomes; it contains all the logic.  ``blocking.BlockingDriver`` and ``asynchronous.AsyncDriver``
@@ -87,7 +87,7 @@ class Lost:
     """No complete answer arrived.
 
     Attributes:
-        reason: why, in words.
+        reason: the text that says why no answer arrived.
         sent: whether the service may have seen the request.
         final: whether another attempt would end in the same way.
     """

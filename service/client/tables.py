@@ -34,7 +34,7 @@ _NAMES: Final = frozenset({"vertices", "origins", "destinations"})
 #: rows of one page, at most
 _PAGE: Final = 1000
 _FILE: Final = "table.parquet"
-#: the relation of the next page in a Link header
+#: matches the address of the next page in a Link header
 _NEXT: Final = re.compile(r'<([^>]*)>; rel="next"')
 _KINDS: Final = (
     "the path of a CSV or Parquet file, a pandas or polars table whose first column names vertices, "
@@ -88,7 +88,7 @@ def sent_table(field: str, given: Any, names: Names, patience: Patience) -> Flow
 
 
 def _listed(field: str, values: Any) -> list[Any]:
-    """Return a column of numbers as JSON has it.  Raises InvalidRequest if a value is masked."""
+    """Return a column of numbers as a list for JSON.  Raises InvalidRequest if a value is masked."""
     return unmasked(field, list(values) if not hasattr(values, "dtype") else values).tolist()  # type: ignore[no-any-return]
 
 
@@ -166,7 +166,7 @@ class TableMethods(ResultView, Part):
         vertices: Sequence[Any] | None = None,
         limit: int | None = None,
     ) -> Flow[pl.DataFrame]:
-        """Return the rows of a table as a polars frame, with labels of vertices as the service has them.
+        """Return the rows of a table as a polars frame, in which vertices have the labels that the service stores.
 
         Args:
             columns: names of columns; None for all.
@@ -183,7 +183,7 @@ class TableMethods(ResultView, Part):
 
     @asks
     def table(self) -> Flow[pyarrow.Table]:
-        """Return all rows of a table for Arrow; needs pyarrow.  Raises what :meth:`frame` raises."""
+        """Return all rows as an Arrow table; needs pyarrow.  Raises what :meth:`frame` raises."""
         found = yield from self._frame(None, None, None, None)
         return found.to_arrow()
 

@@ -87,7 +87,7 @@ class ExportedPart:
         return self.rows.result.matrix.targets if self.rows.targets is None else self.rows.targets
 
     def batches(self) -> Iterator[tuple[Array, Array, Mask]]:
-        """Yield sources, shape (k,), their entries, shape (k, width), and which of these are kept."""
+        """Yield sources, shape (k,), their entries, shape (k, width), and a mask of the entries that are kept."""
         for sources, entries in self.rows.batches():
             kept = self.rows.result.reached(entries)
             if self.within is not None:
@@ -99,7 +99,7 @@ class ExportedPart:
             yield sources, entries, kept
 
     def _nearest(self, entries: Array, kept: Mask) -> Mask:
-        """Return which entries are among the ``nearest`` least kept entries of their rows."""
+        """Return a mask that keeps, of the kept entries of each row, the ``nearest`` smallest ones."""
         some = np.zeros_like(kept)
         for i in range(len(entries)):
             columns = np.flatnonzero(kept[i])
@@ -140,7 +140,7 @@ class ExportedPart:
             first += len(sources)
 
     def _ends(self, side: str) -> Ends:
-        """Return the names of rows or columns."""
+        """Return the names of the rows (``side`` is ``source``) or of the columns (``target``)."""
         given = self.sources if side == "source" else self.targets
         vertices = self.rows.sources if side == "source" else self._columns
         matrix = self.rows.result.matrix
@@ -232,7 +232,7 @@ def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> Non
             yield more
             tell(following)
 
-    with path.open("wb") as file:  # given a path, polars would make the file in a thread, even after an interrupt
+    with path.open("wb") as file:  # given a path, a thread of polars would create the file, even after an interrupt
         register_io_source(batches, schema=first[1].schema).sink_parquet(file, metadata=metadata)
 
 

@@ -40,7 +40,7 @@ LEAST_FEATURE: Final = 120
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """The sources or the targets of pairs: vertices, or points that were taken to vertices.
+    """The sources or the targets of pairs: vertices, or points that were snapped to vertices.
 
     Attributes:
         vertices: the vertex index of each end, shape (k,); several points may have the same vertex.
@@ -87,7 +87,7 @@ class Ends:
         return cls(points.vertices, keys, points.x, points.y, names, points.distances, points.geographic)
 
     def part(self, first: int, last: int) -> Ends:
-        """Return the ends from ``first`` to before ``last``."""
+        """Return the ends at positions ``first`` to ``last`` - 1."""
         some = slice(first, last)
         return Ends(
             self.vertices[some],
@@ -245,7 +245,7 @@ def write_geopackage(
         unit: the unit of distances, for the description of the layer; None if that is not known.
 
     Raises:
-        InvalidRequest, StorageFailed: as ``write_layer``.
+        InvalidRequest, StorageFailed: raised by ``write_layer``.
     """
 
     def tables() -> Iterator[pl.DataFrame]:

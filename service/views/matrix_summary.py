@@ -16,7 +16,7 @@ _COLUMNS: Final = 20
 
 
 def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return names and texts of the known facts, in the order in which they are shown."""
+    """Return names and texts of the facts that a summary has, in the order in which they are shown."""
     rows = []
     if summary.get("columns") is not None:
         shown, count = summary["columns"][:_COLUMNS], len(summary["columns"])

@@ -16,10 +16,11 @@ MEDIA_TYPES: Final = {
     "arrow": "application/vnd.apache.arrow.stream",
 }
 
-#: punctuation in units that a header holds unchanged, as letters and digits; other characters are percent-encoded
+#: punctuation that stays unchanged when a unit is put into a header, as letters and digits do; all else is
+#: percent-encoded
 _SAFE: Final = " !#$&'()*+,/:;=?@[]^_`{|}~-."
 
-#: the formats in which tables are answered
+#: the formats of answers that are tables, and their media types
 TABLE_TYPES: Final = {name: kind for name, kind in MEDIA_TYPES.items() if name != "npy"}
 
 

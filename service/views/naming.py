@@ -20,11 +20,11 @@ _DIGITS: Final = 19
 
 
 def like_names(labels: Labels, typed: str, most: int) -> list[str]:
-    """Return names that begin with what was typed, then names that contain it in any case.
+    """Return names that begin with a typed text, then names that contain it in upper or lower case.
 
     Args:
         labels: ascending names of vertices, shape (n,), numbers or text.
-        typed: what was typed.
+        typed: the typed text.
         most: most names to return.
     """
     wanted = typed.strip()

@@ -38,8 +38,8 @@ _FEATURES: Final = {".geojson": "GeoJSON", GEOPACKAGE: "GeoPackage"}
 
 
 class PointForm:
-    """The form in which near pairs are written: rows of vertices, or, if there are points or features, a line for each
-    pair.
+    """Writes near pairs into a file: as sparse rows of vertices, or with a line for each pair if there are points or
+    features.
     """
 
     def __init__(self, out: Path, features: Features | None) -> None:
@@ -60,7 +60,7 @@ class PointForm:
         """Refuse a file that cannot be written, and features in a kind of file that cannot hold them.
 
         Raises:
-            InvalidRequest, NotFound, Conflict: as ``check_pairs_target``.
+            InvalidRequest, NotFound, Conflict: raised by ``check_pairs_target``.
         """
         if self._features is not None and self._kind not in (*_FEATURES, ".parquet"):
             message = f"--features is for {', '.join(_FEATURES)} and .parquet, not for {self._kind}"
@@ -70,7 +70,7 @@ class PointForm:
         check_pairs_target(self._out, overwrite=overwrite, forms={**FORMS, **_FEATURES})
 
     def take(self, graph: Graph, points: Mapping[str, SnappedPoints | None]) -> None:
-        """Take the graph and the points of ``sources`` and ``targets``; refuse what the form cannot hold."""
+        """Set the graph and the points of ``sources`` and ``targets``; InvalidRequest if the file cannot hold them."""
         self._graph, self._points = graph, points
         if any(points.values()) and self._kind not in TABLES:
             raise InvalidRequest(
@@ -93,7 +93,7 @@ class PointForm:
 
         Args:
             pairs: the near pairs of vertices.
-            targets: the vertices that were wanted; None for all.
+            targets: the vertices that were wanted as targets; None for all.
             overwrite: whether a file may be replaced.
 
         Raises:
@@ -209,7 +209,7 @@ class NearLines:
         return made, made if pairs.nearest is None else np.minimum(made, pairs.nearest)
 
     def _part(self, first: int, last: int) -> tuple[NearPairs, Ends]:
-        """Return the pairs of the sources from ``first`` to before ``last``, and these sources."""
+        """Return the pairs of the sources at positions ``first`` to ``last`` - 1, and these sources."""
         pairs, rows = self._pairs, np.unique(self._rows()[first:last])
         starts, stops = pairs.indptr[rows], pairs.indptr[rows + 1]
         cuts = [slice(start, stop) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]

@@ -23,7 +23,7 @@ def path_feature(opened: ResultReader, source: Label, target: Label, told: Mappi
     Args:
         opened: the open result.
         source, target: vertices as the file names them.
-        told: further properties, such as facts about points that were taken to vertices.
+        told: further properties, such as facts about points that were snapped to vertices.
 
     Raises:
         Conflict: the graph has no longitudes and latitudes.

@@ -25,7 +25,7 @@ from storage.semirings import MIN_PLUS
 
 #: the approximate number of entries that are read and encoded together
 BATCH: Final = 1 << 18
-#: cost of reading a single entry, in entries of a whole row that are read in the same time
+#: number of entries that are read in whole rows in the time of reading one single entry
 _ENTRY_COST: Final = 500
 #: height of a tile: this many rows are read together, because they are in the same tiles
 _BAND: Final = 64
@@ -136,7 +136,7 @@ def as_json(rows: Selection) -> Iterator[bytes]:
         else:
             flat = entries.reshape(-1)
             values = pl.Series(flat).set(pl.Series(flat == array.unreachable), None)
-        if rows.result.said and entries.dtype.kind == "f":  # JSON has no infinity: the value of a vertex to itself
+        if rows.result.said and entries.dtype.kind == "f":  # JSON has no infinity, the value from a vertex to itself
             values = values.set(values.is_infinite(), None)
         texts = values.cast(pl.String).fill_null("null").to_list()
         width = rows.width

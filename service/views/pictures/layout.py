@@ -1,8 +1,8 @@
 """Places the vertices of a small graph without coordinates in a plane, so that its network can be drawn.
 
 Two vertices lie as far apart as the path between them is long, as nearly as a plane allows: the method is stress
-majorization (Gansner, Koren and North 2004) from the places of classical scaling (Torgerson 1952).  Directions of
-arcs do not count.  Parts of the graph that no path joins are placed apart, and lie side by side.
+majorization (Gansner, Koren and North 2004), which starts from classical scaling (Torgerson 1952).  Directions of arcs
+do not count.  Each weakly connected component is placed by itself, and the components lie side by side.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-#: Name of the system of coordinates of places that were found here, beside those of ``storage.geography``.
+#: Name of the coordinate system of the places computed here; ``storage.geography`` has names for the other systems.
 LAYOUT: Final = "layout"
-#: Most vertices of a graph whose places are found: time and memory grow with the square of this number.
+#: Most vertices of a graph that is laid out: time and memory grow with the square of this number.
 MOST: Final = 1_000
-#: Steps at most, and the relative gain of a step below which they end.
+#: Most steps of the majorization, and the relative decrease of the stress in a step below which the steps end.
 _STEPS: Final = 60
 _GAIN: Final = 3e-4
-#: The least distance, of the greatest one: nearer vertices would be moved by nothing but each other.
+#: Least distance between two vertices, as a share of the greatest: nearer vertices would only be moved by each other.
 _NEAREST: Final = 1e-3
-#: Vertices begin this far from the places of classical scaling, of the size of the network, because vertices on one
-#: line, or two at one place, would stay there.
+#: Standard deviation of the random shifts of the starting places, as a share of the greatest distance.  Without shifts,
+#: vertices on one line, or at one place, would stay there.
 _ASIDE: Final = 1e-3
 
 
@@ -39,7 +39,7 @@ def has_layout(n: int, arcs: int) -> bool:
 
 
 def find_places(graph: Graph) -> Coordinates:
-    """Return places of all vertices of a graph of at most ``MOST`` vertices, the same ones in every call.
+    """Return coordinates for the vertices of a graph of at most ``MOST`` vertices; every call returns the same ones.
 
     If a weight is not above 0, every arc counts 1.
     """
@@ -61,7 +61,7 @@ def find_places(graph: Graph) -> Coordinates:
 
 
 def _placed(apart: Floats) -> Floats:
-    """Return places for vertices, shape (k, 2), from the distances between them, shape (k, k), all finite."""
+    """Return places for k vertices, shape (k, 2), from the finite distances between them, shape (k, k)."""
     from scipy.linalg import cho_factor, cho_solve
 
     k = len(apart)
@@ -71,9 +71,9 @@ def _placed(apart: Floats) -> Floats:
     wanted = np.maximum(apart / size, _NEAREST)
     np.fill_diagonal(wanted, 0)
     spots = _scaled(wanted) + np.random.default_rng(0).normal(scale=_ASIDE, size=(k, 2))
-    far = wanted + np.eye(k)  # a vertex has no distance to itself
+    far = wanted + np.eye(k)  # ones on the diagonal, where distances are 0, avoid a division by 0
     pull = far**-2 * (1 - np.eye(k))
-    # the Laplacian moves with the mean of all places; 1/k in every entry keeps that mean where it is
+    # the Laplacian alone is singular, because it does not determine the mean of the places; adding 1/k fixes the mean
     solved = cho_factor(np.diag(pull.sum(axis=1)) - pull + 1 / k)
     before = np.inf
     for _ in range(_STEPS):
@@ -94,7 +94,7 @@ def _scaled(apart: Floats) -> Floats:
     centred = -0.5 * (square - square.mean(axis=0) - square.mean(axis=1)[:, None] + square.mean())
     values, vectors = eigh(centred, subset_by_index=[k - 2, k - 1])
     top = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0))
-    # the sign of an eigenvector is left to chance, so the entry farthest from 0 decides it
+    # the sign of an eigenvector is arbitrary, so the entry farthest from 0 is made positive
     signs = np.sign(top[np.abs(top).argmax(axis=0), [0, 1]])
     return np.asarray(top * np.where(signs == 0, 1, signs))
 
@@ -107,7 +107,7 @@ def _between(spots: Floats) -> Floats:
 
 
 def _rotated(spots: Floats) -> Floats:
-    """Return places turned so that the network is widest from left to right."""
+    """Return the places rotated so that the network is widest from left to right."""
     centred = spots - spots.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     return centred if len(spots) < 3 else np.asarray(centred @ axes.T, np.float64)
@@ -116,7 +116,7 @@ def _rotated(spots: Floats) -> Floats:
 def _corners(sizes: list[Any], gap: float) -> list[tuple[float, float]]:
     """Return the lower left corners of boxes of some ``sizes`` in rows, with ``gap`` between them.
 
-    The first row has the first box, and rows are about as wide as all of them are high.
+    The first box begins the first row, and rows are about as wide as the total height of all rows.
     """
     boxes = [(float(wide) + gap, float(high) + gap) for wide, high in sizes]
     across = max(boxes[0][0], float(np.sqrt(sum(wide * high for wide, high in boxes)))) + gap

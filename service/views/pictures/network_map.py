@@ -25,8 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Sides of the picture in inches: the longer side, and the bounds of the shorter side.
 _LONG, _LEAST, _MOST = 9.0, 4.5, 9.0
-#: At each end of a route, the mean height of the nearest vertices, this many, decides where the name of the end is
-#: written: above the end if these vertices are below the end, else below it.
+#: Number of vertices at each end of a route whose mean height decides where the name of the end is written: above the
+#: end if these vertices are lower than the end, else below it.
 _STEPS: Final = 5
 #: Most edges that an SVG or PDF holds as lines.  More edges become one image, because the file would be too large.
 _MANY: Final = 60_000
@@ -226,7 +226,7 @@ def _draw_route(axes: Axes, network: NetworkMap, scheme: Scheme, place: tuple[Fl
 def _write_name(axes: Axes, spot: tuple[float, float], name: str, scheme: Scheme, route: float) -> None:
     """Write the name of a vertex beside it, on the side where there is more space, and not on the route.
 
-    ``spot`` is the place of the vertex, and ``route`` the mean y of the route near it.
+    ``spot`` is the position of the vertex, x and y, and ``route`` the mean y of the route near the vertex.
     """
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     across = spot[0] > (left + right) / 2

@@ -92,7 +92,7 @@ def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
 
 
 def _rows(matrix: Matrix, positions: IntArray) -> Iterator[Array]:
-    """Yield the rows at ascending positions.  Those of a band of tiles are read together, because a packed tile can
+    """Yield the rows at ascending positions.  Rows in the same tiles are read together, because a compressed tile can
     only be read as a whole.
     """
     most = max(1, _HELD // max(1, matrix.shape[1] * matrix.dtype.itemsize))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from engine.api.from_tables.on_device import AnswerDevice
     from service.jobs.prepared_results import AskedPrepared
 
-#: most requests of one caller that wait for answers at the same time, because each may hold a thread; further ones
-#: queue
+#: most requests of one caller that wait for answers at the same time, because each may hold a thread; further requests
+#: of this caller queue
 _AT_ONCE: Final = 4
 #: a band (a row of chunks) is computed as a whole if this many bands fit in the cache; else only the wanted chunk is
 _BAND_PART: Final = 2
@@ -114,7 +114,7 @@ class Answering:
             given: the arguments of the question.
 
         Raises:
-            Refused: what the helper process raised.
+            Refused: the helper process raised an error, which ``Refused`` describes.
         """
         began = time.monotonic()
         try:
@@ -137,7 +137,7 @@ class Answering:
 
         Raises:
             TooMuchComputing: the chunk has to be computed, and the caller has used up its seconds.
-            Refused: what the helper process raised.
+            Refused: the helper process raised an error, which ``Refused`` describes.
         """
         place, across = matrix.place, matrix.grid.counts[1]
         key = place.digest, i, j

@@ -1,4 +1,4 @@
-"""The folders of the claims on a job: each claim works in its own, ``claim-N`` with the claim's number (its fence).
+"""The folders of the claims on a job: each claim works in a folder ``claim-N``, where N is its number (the fence).
 
 A runner that was suspended beyond its lease and resumes must not damage its successor's files.  A query of the
 database before each file operation cannot guarantee that, because the runner may be suspended after the query.  The
@@ -79,7 +79,7 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
     if not taken and (finished() or store.exists()):  # an earlier claim has finished meanwhile
         return True
     for made in earlier:
-        if taken or kept_record(made) is None:  # otherwise its checkpoint, not copied yet, stays for the next claim
+        if taken or kept_record(made) is None:  # a checkpoint that could not be taken over stays for the next claim
             throw_away(_working_dir(made) if made == store else made.parent, trash)
     return False
 

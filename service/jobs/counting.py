@@ -1,4 +1,4 @@
-"""Summaries of prepared results: counted when they are first asked for, and kept as long as the process runs.
+"""Summaries of prepared results: a summary is counted when it is first asked for, and then kept in memory.
 
 Imports no NumPy.
 """

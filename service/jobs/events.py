@@ -41,7 +41,7 @@ _STATE: Final = {"state", "phase", "progress", "rate", "unit", "eta_seconds", "a
 
 @dataclass(frozen=True)
 class Position:
-    """How far a client has read: the last version of the job's record, and the number of bytes of the log.
+    """How far a client has read: the version of the job's record that it got last, and how many bytes of the log.
 
     The position is sent as the id of an event.
     """
@@ -61,7 +61,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A job at one moment: its record, and the bytes of its log."""
+    """A job at one moment: its record, and the size of its log in bytes."""
 
     record: JobRecord
     log: int

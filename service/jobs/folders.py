@@ -68,7 +68,7 @@ def result_bytes(settings: Settings, job_id: str) -> int:
 
 
 def check_store(settings: Settings) -> None:
-    """Check that the object store answers and supports conditions.  Raises StorageFailed or InvalidRequest if not."""
+    """Check that the object store answers and honours conditional puts.  Raises StorageFailed or InvalidRequest."""
     if settings.store_url is not None:
         objects = Objects(settings.store_url)
         next(objects.names("graphs/"), None)
@@ -136,7 +136,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def sweep(settings: Settings, jobs: JobStore) -> list[Path]:
-    """Remove what crashes left: the trash, and folders of jobs that are unknown or removed; return these folders."""
+    """Remove what crashes left: the trash, and the folders of unknown or removed jobs.  Returns the folders of jobs."""
     folders = [path for path in (settings.data_dir / "jobs").iterdir() if path.is_dir()]
     names = [path.name for path in folders]
     known = set().union(*(jobs.with_folder(names[at : at + 1000]) for at in range(0, len(names), 1000)))

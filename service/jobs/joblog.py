@@ -89,7 +89,7 @@ def _send(settings: Settings, job_id: str, claim: int, path: Path) -> None:
 
 
 def fetch_log(settings: Settings, job_id: str) -> bytes | None:
-    """Return the log of attempts that have ended on other nodes; None if there is none.  Raises StorageFailed."""
+    """Return the log of the job's newest claim in the object store; None if there is none.  Raises StorageFailed."""
     if settings.store_url is None:
         return None
     there = Objects(settings.store_url).below("jobs", job_id)

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _METHODS: Final = {"GET", "HEAD", "POST", "DELETE", "OPTIONS"}
 _REQUEST_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 _JOB_BUCKETS: Final = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
-#: seconds by which two queries for ended jobs overlap, so that a job whose end was stored late is not missed
+#: seconds by which the periods of two queries for ended jobs overlap, so that an end that is stored late is not missed
 _OVERLAP: Final = 60.0
 _DIRECTIONS: Final = ("read", "write")
 
@@ -92,7 +92,7 @@ class Metrics(Collector):
             log.info("metrics are on http://%s:%d/metrics", host, port)
 
     def stop(self) -> None:
-        """Stop answering."""
+        """Stop serving metrics."""
         if self._server is not None:
             server, thread = self._server
             server.shutdown()

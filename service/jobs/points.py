@@ -1,4 +1,4 @@
-"""Reads the points of requests, takes them to the vertices nearest to them, and describes them in answers.
+"""Reads the points of requests, snaps them to the vertices nearest to them, and describes them in answers.
 
 Importing it loads NumPy.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from service.jobs.results import Label, ResultReader
     from storage.geography.coordinates import Coordinates
 
-#: A point of a request: ``lon`` and ``lat``, or ``x`` and ``y``; and, where it has them, ``id`` and ``name``.
+#: A point of a request: ``lon`` and ``lat``, or ``x`` and ``y``; ``id`` and ``name`` may be absent.
 Point = Mapping[str, Any]
 #: Advice in messages about graphs without coordinates.
 _REMEDY: Final = "a service keeps those that stand in the uploaded file ({0}); name vertices in place of points"
@@ -89,7 +89,7 @@ def _axes(point: Point) -> str:
 def snap_points(
     points: Sequence[Point], finder: VertexFinder | None, field: str, limit: float | None, *, keyed: bool = False
 ) -> SnappedPoints:
-    """Take the points of a request to the vertices nearest to them, by the rules for tables of points.
+    """Snap the points of a request to the vertices nearest to them, by the rules for tables of points.
 
     Args:
         points: points of the request, see ``Point``.
@@ -128,7 +128,7 @@ def told_points(points: Sequence[Point], snapped: SnappedPoints, label: Callable
 
 
 class PointSnapper:
-    """Takes points to the vertices of one result; its index of vertices is made once, and is kept with the result.
+    """Snaps points to the vertices of one result; its index of vertices is made once, and is kept with the result.
 
     Args:
         coordinates: returns the coordinates of the vertices; None if the graph has none.
@@ -160,8 +160,8 @@ def vertices_of(
         limit: the farthest that a point may be from its vertex; None for no limit.
 
     Returns:
-        Vertex indices, shape (k,); and for each point a member of the answer, with the ``place`` of the point in the
-        list, from 0.
+        Vertex indices, shape (k,); and for each point an object for the answer, whose ``place`` is the position of the
+        point in ``asked``, from 0.
 
     Raises:
         NotFound: there is no such vertex.

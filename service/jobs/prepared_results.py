@@ -1,7 +1,7 @@
 """Prepared results in the API process: labels, files and single pairs are read here; helper processes compute the rest.
 
-The distance of a pair is the least sum of two lines (rows of vertices) of the tables.  It takes some microseconds in
-addition to the request itself (decision 226).  Importing this module loads NumPy, but no compiled code.
+The distance of a pair is the least sum of two lines (rows of vertices) of the tables.  To read it adds some
+microseconds to the time of a request (decision 226).  Importing this module loads NumPy, but no compiled code.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class AskedPrepared(PreparedStore):
             answering: the helper processes, and the limits of each caller.
         """
         super().__init__(folder)
-        self.summary.setdefault("pairs", self.n * (self.n - 1))  # all other numbers need rows: see ``counted``
+        self.summary.setdefault("pairs", self.n * (self.n - 1))  # ``counted`` computes rows for all other numbers
         self._answering, self.budget = answering, answering.budget
         self._origin, self._admitted = self, True
         self._pairs_lock = threading.Lock()
@@ -99,7 +99,7 @@ class AskedPrepared(PreparedStore):
         return place if place is not None and place[0] < down and place[1] < across else None
 
     async def chunk(self, i: int, j: int) -> bytes:
-        """Return a chunk of the matrix; it is computed unless it is cached.  Raises what computing raises."""
+        """Return a chunk of the matrix, from the cache or computed.  Raises what :meth:`Answering.chunk` raises."""
         return await self._answering.chunk(self, i, j)
 
     def rows(self, sources: Sequence[int] | Indices) -> Array:
@@ -134,7 +134,7 @@ class AskedPrepared(PreparedStore):
         Raises:
             LimitExceeded: counting is predicted to take more processor seconds than it may.
             TooMuchComputing: the caller has used up its seconds.
-            Refused: what the helper process raised.
+            Refused: the helper process raised an error, which ``Refused`` describes.
         """
         place = self.place
         return self._answering.summaries.get(place.digest, self.n, lambda most: self._ask("summary", most))
@@ -152,16 +152,16 @@ class AskedPrepared(PreparedStore):
         """Return the distance of one pair (vertex indices) if it can be read without waiting, as ``Matrix.peek`` does.
 
         Raises:
-            BlockingIOError: the kernel is reading it from the disk; try again soon.
+            BlockingIOError: the operating system is still reading the distance from the disk; try again soon.
         """
-        pairs = self._pairs[0] if self._pairs else None  # ``entries`` opens the reader, in a thread that may wait
+        pairs = self._pairs[0] if self._pairs else None  # only ``entries`` opens the reader: its thread may wait
         if pairs is None or not (0 <= source < self.n > target >= 0):
             return None
         found: np.generic | None = pairs.peek(source, target)
         return found
 
     def _opened_pairs(self) -> SinglePairs | None:
-        """Return the reader of single pairs; None if helper processes compute these, too.  Raises StorageFailed."""
+        """Return the reader of single pairs; None if only helper processes can compute pairs.  Raises StorageFailed."""
         with self._pairs_lock:
             if not self._pairs:
                 from engine.algorithms.prepared.single_pairs import SinglePairs

@@ -37,7 +37,7 @@ class ResultReader:
 
     Attributes:
         matrix: the open result.
-        snapper: takes points to the vertices of the result.
+        snapper: snaps points to the vertices of the result.
 
     Args:
         path: a folder or an address of a solved matrix; or a matrix or a prepared graph that is open already.
@@ -81,13 +81,13 @@ class ResultReader:
 
     @property
     def laid_out(self) -> bool:
-        """Whether the network is drawn at places that are found for it, because it has no coordinates and is small."""
+        """Whether the network is drawn at computed positions, because it has no coordinates and is small."""
         matrix = self.matrix
         return has_layout(matrix.n, matrix.arcs) and not (matrix.placed and matrix.coordinates.there.any())
 
     @cached_property
     def places(self) -> Coordinates | None:
-        """Where the network is drawn: at its coordinates, or at places that are found; None if it is not drawn."""
+        """The positions at which the network is drawn: its coordinates, or computed ones; None if it is not drawn."""
         if not self.laid_out:
             found: Coordinates | None = self.matrix.coordinates
             return found if found is not None and bool(found.there.any()) else None

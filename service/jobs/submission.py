@@ -1,4 +1,4 @@
-"""Accepts jobs: checks idempotency keys and existing results, plans, and stores one durable row."""
+"""Accepts jobs: checks idempotency keys and existing results, plans the job, and stores it in the job database."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
 
 
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options without usual values, and without options of later versions that are None.
+    """Return the options without ``_LATER`` options that are None, and without result ``matrix`` and min-plus.
 
-    So a request for a matrix has the same digest as in versions that had no other results.
+    A request for a matrix then has the same digest as in versions that had no other results and semirings.
     """
     usual = (("result", "matrix"), ("semiring", MIN_PLUS))
     return {k: v for k, v in options.items() if (k, v) not in usual and (v is not None or k not in _LATER)}
@@ -74,7 +74,7 @@ class Plans:
         """Return the plan of a job; raise the errors of planning.
 
         Args:
-            service: what the routes of this process share.
+            service: the objects that the routes of this process share.
             graph_id: id of the graph.
             options: options of the job.
         """
@@ -95,7 +95,7 @@ async def with_vertices(service: Service, graph_id: str, options: dict[str, Any]
     """Return the options of a job with vertices in place of points; the points are kept as ``points``.
 
     Args:
-        service: what the routes of this process share.
+        service: the objects that the routes of this process share.
         graph_id: id of a graph that the caller may use.
         options: options of the job, as asked.
 
@@ -112,7 +112,7 @@ def check_named(service: Service, graph_id: str, options: dict[str, Any], caller
     """Check that the caller has the uploaded tables and the prepared result that the options name by their ids.
 
     Args:
-        service: what the routes of this process share.
+        service: the objects that the routes of this process share.
         graph_id: id of the graph of the job.
         options: options of the job.
         caller: who asks.
@@ -149,7 +149,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
     """Accept a job; return its record, and False if the job was submitted or solved before, else True.
 
     Args:
-        service: what the routes of this process share.
+        service: the objects that the routes of this process share.
         body: the request.
         caller: who asks.
         key: the Idempotency-Key, if there is one.

@@ -21,7 +21,7 @@ class TableReader(ResultReader):
     table = True
 
     def __init__(self, table: SealedTable) -> None:
-        """Take an open table."""
+        """Make a reader of an open table."""
         self.matrix: Any = table
 
     @property
@@ -30,10 +30,10 @@ class TableReader(ResultReader):
         return cast("ResultKind", self.matrix.result)
 
     def peek_distance(self, source: int | str, target: int | str) -> None:
-        """Return None: there is no distance, and the normal route says so."""
+        """Return None, because a table has no distances; the ordinary route then refuses the question."""
 
     def facts(self) -> dict[str, Any]:
-        """Return a description of the table: rows, columns, what was asked, bytes, digest."""
+        """Return a description of the table: rows, columns, options of the job, bytes, digest."""
         table = self.matrix
         names = ("dtype", "unit", "directed", "algorithm", "max_hops", "cutoff", "graph", "asked", "software")
         columns = [{"name": name, "type": kind} for name, kind in table.columns.items()]

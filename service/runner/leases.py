@@ -1,4 +1,4 @@
-"""Finds running jobs whose runner is lost, because their heartbeat has not changed for too long.  Uses no database.
+"""Finds running jobs whose runner is lost: the job's heartbeat has not changed for too long.  Uses no database.
 
 Time is measured with the observer's monotonic clock, and only while the observer could read heartbeats.  So no living
 runner loses its job because a wall clock jumps, a machine sleeps or the database is unavailable.

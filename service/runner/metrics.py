@@ -1,6 +1,6 @@
-"""Collects metrics of one runner, which its heartbeats send: seconds of tiles, bytes moved, memory of its device.
+"""Collects the metrics that a runner sends with its heartbeats: seconds of tiles, bytes moved, memory of its device.
 
-Counters start at zero with each process, as readers of counters expect after a restart.
+Counters start at zero in each new process, which Prometheus takes for a restart.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def own() -> dict[str, Any] | None:
 
 
 def find(told: object) -> int | None:
-    """Return the number of the process with this identity, if it is on this machine and alive."""
+    """Return the number of the process with identity ``told`` (see :func:`own`); None if this machine has none."""
     if not isinstance(told, dict) or told.get("host") != _host() or told["host"] is None:
         return None
     fields = _fields(int(told["pid"]))

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 #: seconds between two queries of an empty queue, unless the runner is notified of a job
 _IDLE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
-#: timeout in seconds for a runner whose lease has expired to release its checkpoint
+#: most seconds to wait until a runner whose lease has expired releases the checkpoint of the job
 _PATIENCE: Final = 3.0
 #: seconds in which the runner claims no job after a full disk: the first pause, and the longest
 _DISK_PAUSES: Final = (5.0, 300.0)
@@ -127,7 +127,7 @@ class Runner:
             raise Cancelled("the job was cancelled")
 
     def announce(self, state: str, detail: str | None = None) -> None:
-        """Store the state of this runner, as a sign that it is alive."""
+        """Store the state of this runner with the present time: its heartbeat."""
         figures = {**self._metrics.read(), "process": processes.own()}
         self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
 
@@ -216,8 +216,8 @@ class Runner:
         claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings), solved=solved)
 
     def _let_go(self, job: JobRecord) -> None:
-        """Clean up after the claim was lost.  Its files are removed if the job has a result; else they stay for the
-        runner that holds the job now.
+        """Clean up after the claim was lost.  If the job has a result, the claim's files are removed; else they stay
+        for the runner that holds the job now.
         """
         log.error("job %s: the claim was lost, so this runner stops to work on it", job.id)
         with contextlib.suppress(StorageFailed, NotFound):
@@ -266,7 +266,7 @@ class Runner:
             self._let_go(job)
 
     def _put_back(self, job: JobRecord, fault: Fault) -> None:
-        """Queue a job again after a pause, because the disk is full.  Its attempts are limited as for a lost runner."""
+        """Queue a job again, because the disk is full, and pause.  The attempt counts as if the runner were lost."""
         most, error = self._settings.max_attempts, fault.to_dict()
         self._until_stored(lambda: self._jobs.lose(job, fault.message, max_attempts=most, error=error))
         first, longest = _DISK_PAUSES
@@ -277,7 +277,7 @@ class Runner:
     def _answers(self) -> bool:
         """Return whether the idle GPU still works; False also if the runner is stopped meanwhile.
 
-        A process that has used the GPU queries its memory; otherwise the GPU is probed at intervals.
+        A process that has used the GPU queries the GPU's memory; otherwise the GPU is probed at intervals.
         """
         modules = sys.modules.get("engine.devices.cuda.context") if "cupy" in sys.modules else None
         if modules is not None:

@@ -34,9 +34,9 @@ class ShortJobs:
         return self._jobs.claim(self._runner, cuda=False, most=self._most)
 
     def wait_for(self, worked: float) -> bool:
-        """Return whether the running job should give way, because short jobs wait for it.
+        """Return whether the running job should go back to the queue, because short jobs wait for this runner.
 
-        A job should give way if it has worked for far longer than the limit of short jobs, and another runner that can
+        A job should go back if it has worked for far longer than the limit of short jobs, and another runner that can
         take it is alive.  Raises DatabaseFailed.
 
         Args:

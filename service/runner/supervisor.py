@@ -38,7 +38,10 @@ _WATCH_SECONDS: Final = 0.5
 
 
 class RunnerProcess:
-    """Keeps one runner process alive until it is stopped; the pause between failed starts doubles."""
+    """Keeps one runner process alive until it is stopped; the pause between failed starts doubles.
+
+    ``ended`` is called with the slot and a reason when the process has ended abnormally.
+    """
 
     def __init__(
         self,

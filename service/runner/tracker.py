@@ -30,7 +30,7 @@ _TRUST: Final = 0.1
 
 
 class _Phase:
-    """What is known of one phase: its units, and the seconds spent in it without interruptions."""
+    """The progress of one phase: its units of work, and the seconds spent in it without interruptions."""
 
     def __init__(self, predicted: float) -> None:
         self.predicted = predicted
@@ -142,7 +142,7 @@ class ProgressEstimator:
         if whole > 0:
             self._fraction = max(self._fraction, min(1.0, before / whole))
         left = current.left(self._rate)
-        if left and self._interrupted in self._order:  # a phase calls most of its kernels early
+        if left and self._interrupted in self._order:  # the further this phase is, the fewer kernels remain to compile
             left *= 1 - self._phases[self._interrupted].share()
         return Progress(self._fraction, self._rate, self.unit, None if left is None or after is None else left + after)
 
@@ -176,7 +176,7 @@ class JobMonitor(Monitor):
         asked: whether cancellation of the job was asked for.
         lost: whether the claim is lost; nothing may be stored about the job any more.
         interrupted: whether a signal has stopped the solve at once, without waiting for the end of a tile.
-        gives_way: whether another runner should take this job, because short jobs wait for it.
+        gives_way: whether this job should go to another runner, because short jobs wait for this runner.
     """
 
     def __init__(
@@ -190,8 +190,8 @@ class JobMonitor(Monitor):
     ) -> None:
         """``stepped`` is called after every tile, batch or round with its phase and seconds.
 
-        ``others_wait`` is called every few seconds with the seconds of the job's work; if it returns True, the job
-        gives way.
+        ``others_wait`` is called every few seconds with the seconds of the job's work; if it returns True,
+        ``gives_way`` becomes True.
         """
         self._others_wait, self._worked, self._phase_at = others_wait, 0.0, time.monotonic()
         self.gives_way = False
@@ -264,7 +264,7 @@ class JobMonitor(Monitor):
         self._report_if_due()
 
     def cancelled(self) -> bool:
-        """Return whether to stop, for whatever reason."""
+        """Return whether the solve must stop for any reason: ``asked``, ``lost``, ``gives_way`` or ``stopping``."""
         self._report_if_due()
         return self.asked or self.lost or self.gives_way or self.stopping.is_set()
 

@@ -1,1 +1,1 @@
-"""Helper processes of the API, which read graphs, plan jobs and check long bodies."""
+"""Helper processes of the API, which read uploads, plan jobs, check long bodies and answer from prepared graphs."""

@@ -1,4 +1,4 @@
-"""Takes the points in the request of a job to vertices, describes them in the receipt, and writes them into tables."""
+"""Snaps the points in a job's request to vertices, describes them in the receipt, and writes them into tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def take_points(settings: Settings, graph_id: str, options: dict[str, Any]) -> d
     Args:
         settings: the service's settings.
         graph_id: id of the graph.
-        options: options of a request, some sides of which are points.
+        options: options of a request, whose ``sources``, ``targets`` or both are points.
 
     Raises:
         InvalidRequest: ``service.jobs.points.snap_points`` refuses the points, or one list has points and vertices.
@@ -86,10 +86,10 @@ def lines_between_points(
         pairs: the near pairs of vertices.
         graph: the graph.
         options: options of the job, with the member ``points``.
-        targets: the vertices that were wanted; None for all.
+        targets: the target vertices that the job asks for; None for all.
 
     Returns:
-        How many lines there are, and the table in pieces, at least one.
+        The number of lines of the table, and the table in pieces, of which there is at least one.
     """
     import numpy as np
 
@@ -108,7 +108,7 @@ def lines_between_points(
 
 
 def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoints:
-    """Return the points of one side with their vertices, made again from the facts that the job keeps of them.
+    """Return the points of one side with their vertices, rebuilt from the facts that are stored with the job.
 
     Args:
         told: the facts about the points of one side, as :func:`taken` returns them.
@@ -129,7 +129,7 @@ def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoin
 
 
 def receipt_of(points: Mapping[str, list[dict[str, Any]]] | None) -> dict[str, Any] | None:
-    """Return the facts of a job about its points: for each side, their number, at how many vertices, and how far away.
+    """Return facts about a job's points: for each side, how many points, how many vertices, and the largest distance.
 
     Args:
         points: the member ``points`` of the options that :func:`taken` returns; None if the request has no points.

@@ -1,4 +1,4 @@
-"""Plans and makes the tables of betweenness and of flows of jobs, with the sums of what was assigned.
+"""Plans and makes the tables of jobs for betweenness or for flows, and sums up the flows that were assigned.
 
 The processes that plan and the runners use this module.
 """
@@ -29,7 +29,7 @@ NAMED: Final = 100
 
 
 class PassingTable:
-    """Checks, plans and makes the table of betweenness or of flows of one job; the constructor checks.
+    """Makes the table of betweenness or of flows of one job; the constructor checks the request before any work.
 
     Args:
         graph: the graph.
@@ -110,7 +110,7 @@ class PassingTable:
 
 
 def _sums(found: Assignment) -> dict[str, Any]:
-    """Return what was assigned, what was not, and the first demands without a path."""
+    """Return the sums of assigned and of lost flow, and the first demands without a path."""
     return {
         "demands": len(found.demands), "assigned": found.assigned, "inside": found.inside, "lost": found.lost,
         "cost": found.cost, "unreachable": len(found.unreachable),

@@ -4,8 +4,8 @@ Parsing and planning occupy a core for a while and may need gigabytes; in separa
 event loop nor the API's memory.  Clients control what is parsed, so every task has limits of time, memory and open
 files.  A process that exceeds its time is killed, and the answer to the request names the limit.
 
-A process reports that it has begun a task.  If it dies before that, another process gets the task, once, because
-nothing of it was done.  A begun task is never repeated, because it may be what killed the process.
+A process reports that it has begun a task.  If it dies before this report, no part of the task was done, so another
+process gets the task, once.  A begun task is never repeated, because the task itself may have killed the process.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class _Child:
             process.join()
 
     def kill(self) -> None:
-        """Kill the process now; only for the thread that uses it."""
+        """Kill the process now.  Only the thread that uses the process may call this."""
         process, pipe, self._process, self._pipe = self._process, self._pipe, None, None
         if process is not None:
             process.kill()
@@ -201,7 +201,7 @@ class _Child:
             pipe.close()
 
     def _tried(self, call: _Call) -> Any:
-        """Try the task once; return as :meth:`do`, or ``_NOT_BEGUN`` if the process died before it began the task."""
+        """Try the task once.  Return what :meth:`do` returns, or ``_NOT_BEGUN`` if the process died before the task."""
         began = False
         try:
             pipe = self._ready()
@@ -214,7 +214,7 @@ class _Child:
                 began = True
             message = f"this took longer than the {call.seconds:.3g} s that it may take, and was stopped"
             found = Fault("limit-exceeded", message, {"limit": call.seconds, "setting": variable(self._setting)})
-        except TimeoutError:  # a second process would hardly begin, either
+        except TimeoutError:  # the process was not ready in time; a second one would probably not be, either
             found = _LOST
         except (EOFError, OSError):
             found = _LOST if began else _NOT_BEGUN

@@ -73,7 +73,7 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
         settings: the service's settings.
 
     Raises:
-        InvalidRequest: an option does not belong; the error names the option, and the results that take it.
+        InvalidRequest: an option does not belong to the result; the error names it, and the results that take it.
     """
     result = request.get("result", "matrix")
     takes = TAKES.get(result, frozenset())
@@ -108,7 +108,7 @@ def check_request(request: Mapping[str, Any], settings: Settings) -> None:
 
 
 class TableTask:
-    """The table of one job, for :meth:`plan` and :meth:`make`; close it, or use it as a context.
+    """Plans and makes the table of one job; call :meth:`close` at the end, or use it as a context manager.
 
     With ``prepared`` in the request, rows come from the tables of another job's result instead of from searches.
 
@@ -229,10 +229,11 @@ class TableTask:
         """Make the table and seal it at ``place``, or in an object store; return the seconds of each phase.
 
         Args:
-            place: the folder, which appears once it is whole.
+            place: path of the folder, which appears there when it is complete.
             plan: as :meth:`plan` returned it.
             monitor: receives the progress, and can stop the work.
-            sent: the objects in the object store to which the table is sent, and where it is sealed; None for a folder.
+            sent: the generation in the object store to which the table is sent, and in which it is sealed; None for a
+                folder.
 
         Raises:
             Cancelled: the monitor has stopped the work.
@@ -333,7 +334,7 @@ def _stop_before_writing(monitor: Monitor) -> None:
 
 
 def _measures(graph: Graph, request: Mapping[str, Any], settings: Settings) -> MeasureRequest:
-    """Return the request for the engine; opportunities are brought into the order of the labels."""
+    """Return the request for the engine, in which opportunities have one number for each vertex, in label order."""
     names = ("measures", "direction", "within", "quantiles", "nearest", "decay", "decay_value")
     found: dict[str, Any] = {name: request[name] for name in names if request.get(name) is not None}
     given = request.get("opportunities")

@@ -1,4 +1,4 @@
-"""Tasks of the helper processes: read an uploaded graph, plan a job."""
+"""Tasks of the helper processes: read an uploaded graph or table, plan a job."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def read_table_upload(path: Path, most_rows: int, most_columns: int, holds: str 
         holds: ``opportunities`` or ``demands``.
 
     Raises:
-        InvalidRequest, LimitExceeded: as ``storage.tables.uploaded.normal_table``.
+        InvalidRequest, LimitExceeded: raised by ``storage.tables.uploaded.normal_table``.
     """
     from service.settings import variable
     from storage.tables.uploaded import normal_table
@@ -130,7 +130,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
 def with_asked(graph: Graph, request: Mapping[str, Any], settings: Settings) -> Graph:
     """Return the graph with the quantities that a job sums along its paths, in the order of the request.
 
-    All other quantities are left out, so that a job on a file without their columns counts as equal.
+    All other quantities are left out, so that the graph has the digest of a graph uploaded without their columns.
 
     Args:
         graph: the graph, with all quantities of its upload.
@@ -174,7 +174,7 @@ def prepared_plan(graph: Graph | GraphProfile, options: Options, out: Path) -> P
 
     Raises:
         InvalidRequest: an option asks for something that a prepared graph does not support.
-        NegativeCycle, DoesNotFit: as ``plan_prepared``.
+        NegativeCycle, DoesNotFit: raised by ``plan_prepared``.
     """
     from engine.api.prepared_planning import plan_prepared
 

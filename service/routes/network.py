@@ -74,7 +74,7 @@ def _about(opened: ResultReader) -> dict[str, Any]:
         name: None if matrix.attributes.get(name, "all") == "all" else getattr(matrix, name)
         for name in ("sources", "targets")
     }
-    from service.views.pictures.layout import LAYOUT  # it loads NumPy, without which the service starts
+    from service.views.pictures.layout import LAYOUT  # imported late: it loads NumPy, which would slow down the start
 
     laid_out = {"system": LAYOUT} if opened.laid_out else {}
     return {**laid_out, "directed": matrix.directed, "unit": opened.unit, **selected}

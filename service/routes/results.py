@@ -52,8 +52,8 @@ PointText = Annotated[
     ),
 ]
 _KNOWN = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
-#: the responses of ``_KNOWN``, and 413 and 507 for answers that would take more computing or memory than a prepared
-#: result may use
+#: the responses of ``_KNOWN``, and those of a prepared result whose answer would take too much computing (413) or
+#: memory (507)
 _NONE = {**_KNOWN, **documented(413, 507)}
 _PATH = {
     **_NONE,
@@ -231,7 +231,7 @@ def get_path(
     there are any. Where there is no path the geometry is null.
 
     Args:
-        asked: source and target, and the format, which goes before ``accept``.
+        asked: source and target, and the format, which takes precedence over ``accept``.
     """
     from service.views.path_feature import PATH_TYPES, path_feature
 
@@ -298,14 +298,14 @@ def take_points(*, body: PointsRequest, service: Shared, opened: Opened) -> Poin
 
 
 def _ends(opened: ResultReader, asked: SourceQuery | HistogramQuery, *sides: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return the vertex of each of ``sides``, and the members of the answer that describe points taken to vertices."""
+    """Return the vertex of each of ``sides``, and the members of the answer that say where points were snapped to."""
     from service.jobs.points import ends_of
 
     return ends_of(opened, asked.model_dump(), *sides)
 
 
 def _pairs(opened: ResultReader, body: PairsRequest) -> tuple[list[tuple[Any, Any]], dict[str, Any]]:
-    """Return pairs of vertices, and the members of the answer that describe points taken to vertices."""
+    """Return pairs of vertices, and the members of the answer that say where points were snapped to."""
     from service.jobs.points import check_limit_is_used, vertices_of
 
     ends, told = [], {}

@@ -90,7 +90,7 @@ def get_rows(
     One of `sources`, `source_point` and `all=true` must be given.
 
     Args:
-        asked: rows, columns (all if none are named), and the format, which goes before ``accept``.
+        asked: rows, columns (all if none are named), and the format, which takes precedence over ``accept``.
     """
     kind = choose_format(asked.format, accept)
     rows = _places(asked.sources, asked.source_point, "source")
@@ -119,7 +119,7 @@ def get_columns(
     Either `targets` or `target_point` must be given.
 
     Args:
-        asked: columns, and the format, which goes before ``accept``.
+        asked: columns, and the format, which takes precedence over ``accept``.
     """
     kind, columns = choose_format(asked.format, accept), _places(asked.targets, asked.target_point, "target")
     if columns is None:
@@ -144,7 +144,7 @@ def get_submatrix(
 
     Args:
         body: sources and targets.
-        format: name of the format; chosen by ``accept`` if None.
+        format: name of the format; None selects it by ``accept``.
         also: the quantity whose sums are wanted in place of distances.
     """
     opened.check_semiring(body.semiring)
@@ -167,7 +167,7 @@ def _places(names: list[str] | None, points: list[str] | None, side: str) -> lis
 
 
 class _Rectangle:
-    """The wanted entries.  ``sources`` and ``targets`` are lists of vertices and points, or None for all vertices."""
+    """The entries that a request asks for.  ``sources`` and ``targets`` list vertices and points; None means all."""
 
     sources: list[Any] | None = None
     targets: list[Any] | None = None
@@ -213,7 +213,7 @@ class _Rectangle:
         return StreamingResponse(begun, media_type=MEDIA_TYPES[self._kind], headers=headers)
 
     def _vertices(self, side: str, asked: list[Any] | None, service: Service) -> Any:
-        """Return the vertex indices of ``asked``, None for all.  Facts about points are kept for the answer."""
+        """Return the vertex indices of ``asked``, None for all.  ``answer`` gets the facts about snapped points."""
         if asked is None:
             return None
         points = sum(isinstance(one, dict) for one in asked)

@@ -1,4 +1,4 @@
-"""Routes of tables: pages and columns of results in rows, and tables of opportunities that people upload."""
+"""Routes for tables: those that jobs make, by page or column, and uploaded tables of opportunities or demands."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ async def upload_table(
     """Upload a table as the raw body, for `opportunities` or `demands` of jobs; 200 if you have it already.
 
     Args:
-        holds: what it holds.
+        holds: what the table holds: opportunities at vertices, or demands between vertices.
     """
     service, owner = asker.service, asker.caller.owner
     settings = service.settings

@@ -7,7 +7,7 @@ from storage.jobs.store import JobRecord
 
 
 def downloads(record: JobRecord, most: int) -> dict[str, bool | int]:
-    """Return which tables of a result fit into one answer of the API: ``row``, that of one source, and ``all``.
+    """Return which tables fit into one answer of the API: that of one source (``row``), and of all sources (``all``).
 
     Rows of a prepared graph are computed for each answer, so the page offers one of them at a time.
 

@@ -43,11 +43,11 @@ def get_jobs(
     *, request: Request, visitor: Known, q: Words = "", state: State = "",
     before: Annotated[str | None, Query(max_length=60)] = None,
 ) -> Response:  # fmt: skip
-    """Return the jobs that a search finds, the newest first; waiting ones in the order of the queue.
+    """Return the jobs that a search finds, the newest first; a list of waiting jobs only is in the order of the queue.
 
     Args:
         q: part of the name of the job or of its graph, or of an id.
-        state: their state; all if empty.
+        state: the state of the jobs; empty for all states.
         before: show jobs that are older than the job of this id.
     """
     wanted = JobFilter((state,) if state else (), visitor.owner, q.strip())
@@ -114,11 +114,11 @@ def get_names(
     *, job_id: str, visitor: Known, side: Literal["source", "target"], like: Annotated[str, Query(max_length=1000)],
     _permit: ReadPermit,
 ) -> Response:  # fmt: skip
-    """Return the names of some sources or targets that are like what was typed.
+    """Return some names of sources or targets that resemble a typed text.
 
     Args:
         side: whether sources or targets are named.
-        like: what was typed.
+        like: the typed text.
     """
     from service.views.naming import like_names
 

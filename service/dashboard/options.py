@@ -28,7 +28,7 @@ class Field:
         label, help, hint: the text beside the field, below it, and inside it while it is empty.
         choices: the values to select from, with their names; empty for other fields.
         results: the kinds of result that have this option; empty for all.
-        holds: the content of the files that can fill the field; empty if it takes no file.
+        holds: what a file that fills the field holds, such as ``demands``; empty if the field takes no file.
     """
 
     name: str
@@ -96,7 +96,7 @@ def read_options(graph_id: str, values: Mapping[str, str]) -> FormOptions:
 def _value(name: str, text: str) -> Any:
     """Return the value that the text of a field means: a list, a size or a number, else the text itself."""
     kind, option = _OPTIONS[name]
-    if kind == Vertices:  # the limit on the body bounds their number
+    if kind == Vertices:  # the limit on the size of a body bounds the number of vertices
         return split_names([text], name)
     if kind == Words:
         return split_names([text], name)

@@ -42,7 +42,7 @@ _MOST_OPEN: Final = 50
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
-#: the most entries of a prepared result whose pairs a page counts unasked; this takes a tenth of a second
+#: the most entries of a prepared result whose pairs a page counts without a click; this takes a tenth of a second
 _COUNTED: Final = 1 << 24
 #: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
@@ -103,8 +103,8 @@ def found_jobs(visitor: Visitor, wanted: JobFilter, most: int, before: str | Non
     Args:
         visitor: the person who asks.
         wanted: the filter that the jobs pass.
-        most: jobs on one page.  Waiting jobs alone have a single page, in the order of the queue, with ten times as
-            many.
+        most: jobs on one page.  If ``wanted`` is for waiting jobs only, they are on a single page in the order of the
+            queue, at most ten times as many.
         before: only jobs older than the job of this id.
     """
     store, names = visitor.service.jobs, _graph_names(visitor.service, visitor.owner)
@@ -162,7 +162,7 @@ def job(visitor: Visitor, job_id: str) -> View:
 
 
 def _said_options(record: JobRecord) -> View:
-    """Return the options that differ from their usual values, by name."""
+    """Return the options that differ from their defaults, by name, for the page to show."""
     usual = (None, "auto", "matrix", "local")
     said = {name: value for name, value in record.options.items() if value not in usual and name != "points"}
     for name, value in said.items():
@@ -301,7 +301,7 @@ def _log(service: Service, record: JobRecord) -> View:
 
 
 def _sent_log(service: Service, record: JobRecord) -> View:
-    """Return the end of the log of attempts on other nodes."""
+    """Return the end of the log that a runner of another node has sent to the object store."""
     try:
         sent = fetch_log(service.settings, record.id) or b""
     except StorageFailed as error:  # the rest of the page is useful without the log
@@ -312,7 +312,7 @@ def _sent_log(service: Service, record: JobRecord) -> View:
 
 
 def all_pairs(visitor: Visitor, job_id: str) -> View:
-    """Return the summary of all pairs, or why they cannot be counted; for a prepared result it is computed first."""
+    """Return the summary of all pairs, which a prepared result computes now, or why the pairs cannot be counted."""
     try:
         summary = visitor.service.result(job_id, visitor.caller).counted()
     except (LimitExceeded, TooMuchComputing, Refused) as error:
@@ -356,7 +356,7 @@ def _summary_facts(summary: dict[str, Any]) -> View:
 
 
 def _map_of(visitor: Visitor, record: JobRecord) -> str | None:
-    """Return what a result is drawn by, ``coordinates`` or ``layout``; None if there is no map of it."""
+    """Return where the vertices on a result's map come from, ``coordinates`` or ``layout``; None if it has no map."""
     try:
         found = visitor.service.result(record.id, visitor.caller)
     except ApspError:  # errors are shown where the page loads the result
@@ -384,7 +384,7 @@ def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
 
 
 def _opening(record: JobRecord, graph: GraphRecord | None) -> View | None:
-    """Return the pair of vertices whose path a result shows at first; None if no pair with a path is known."""
+    """Return the pair of vertices whose path the page of a result shows first, and why; None to show no path."""
     pair = (record.summary or {}).get("diameter_pair")
     if pair:
         return {"pair": pair, "why": "Shown first: the pair that is farthest apart."}

@@ -1,4 +1,4 @@
-"""The pages; ``forms.py`` has the requests that change something."""
+"""The routes of pages that change nothing; ``forms.py`` has the routes that change something."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def get_eccentricities(request: Request, job_id: str, visitor: Known, _permit: R
 
 @router.get("/jobs/{job_id}/counted")
 def get_counted(request: Request, job_id: str, visitor: Known, _permit: ReadPermit) -> Response:
-    """Return the facts of all pairs; the page of a prepared result loads them separately."""
+    """Return the summary of all pairs, a slow part of a prepared result's page that is loaded separately."""
     return page(request, "counted.html", visitor=visitor, **page_data.all_pairs(visitor, job_id))
 
 

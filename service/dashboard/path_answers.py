@@ -1,4 +1,4 @@
-"""Answers the form of a result: the distance and the path from one vertex to another."""
+"""Answers the form on a result's page: the distance and the path from one vertex to another."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 HERE: Final = Path(__file__).parent
-#: scripts, styles and requests of this service, and nothing else: no inline script or style, no frame, no plugin
+#: allows scripts, styles and requests of this service only: no inline script or style, no frame, no plugin
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -153,7 +153,7 @@ def _iso(seconds: float) -> str:
 
 
 def _moment(seconds: float) -> str:
-    """Return a time in UTC; the script replaces it by the reader's time zone."""
+    """Return a time in UTC; the page's script replaces it by the time in the reader's time zone."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC")
 
 

@@ -23,7 +23,7 @@ class Caller:
     scopes: frozenset[str]
 
     def may(self, scope: Scope) -> bool:
-        """Return whether the key was given this scope."""
+        """Return whether the key has this scope, or the scope ``admin``, which includes all."""
         return scope in self.scopes or "admin" in self.scopes
 
     def sees(self, owner: str | None) -> bool:

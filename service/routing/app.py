@@ -24,12 +24,12 @@ from service.routing.valhalla import NO_PATH, Valhalla, refused
 from service.routing.valhalla import SERVICES as VALHALLA_SERVICES
 from storage.version import VERSION
 
-#: Most bytes of a URL, and of a body.  URLs are long because OSRM's requests name their places there.
+#: Most bytes of a URL, and of a body.  URLs are long because they list the coordinates of OSRM's requests.
 _ADDRESS_BYTES: Final = 1 << 20
 _BODY_BYTES: Final = 16 << 20
 #: Requests that are answered at a time; any further request gets status 503.
 _MOST_AT_ONCE: Final = 64
-#: Names of this machine that a request's ``Host`` may have; VROOM looks for a server at 0.0.0.0 by default.
+#: Names of this machine that a request's ``Host`` may have.  VROOM, a client of OSRM, uses 0.0.0.0 by default.
 _NAMES: Final = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0", "testserver"]  # noqa: S104 - a name, not an address
 _BRACKET: Final = re.compile(rb"\)|%29")
 
@@ -106,7 +106,7 @@ def _json(status: int, content: dict[str, Any]) -> Response:
 
 
 class _Announcing(uvicorn.Server):
-    """Prints its address once it listens."""
+    """A server that prints its address once it listens."""
 
     def __init__(self, config: uvicorn.Config, address: str) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""Answers questions about places instead of vertices, over a result whose vertices have coordinates."""
+"""Answers questions about places (longitude and latitude) from a result, by the vertices nearest to the places."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METRES: Final = {"m": 1.0, "metres": 1.0, "meters": 1.0, "km": 1000.0, "mi": 160
 
 @dataclass(frozen=True, eq=False)
 class Stops:
-    """Places on the way, each taken to the vertex nearest to it.
+    """Places of a request, each snapped to the vertex nearest to it.
 
     Attributes:
         vertices: vertex indices, shape (k,).
@@ -56,7 +56,7 @@ class Leg:
 
     Attributes:
         seconds: duration of the path; None if the result has no times.
-        metres: length of the path; if the distances of the result are times, the sum of straight lines along it.
+        metres: length of the path; if the result's distances are times, the sum of straight lines between its vertices.
         vertices: vertex indices of the path, in order.
         lon, lat: degrees of those vertices that have coordinates, in order, shape (k,).
     """
@@ -110,7 +110,7 @@ class RoutingNetwork:
         return self._metres is None
 
     def stops(self, lon: Floats, lat: Floats) -> Stops:
-        """Return the vertices nearest to places in degrees, shape (k,)."""
+        """Return the stops of k places, whose longitudes and latitudes in degrees have shape (k,)."""
         return self._stops(*self._finder.nearest(lon, lat))
 
     def nearest(self, lon: float, lat: float, count: int) -> Stops:

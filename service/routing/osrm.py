@@ -26,7 +26,7 @@ _POLYLINE: Final = re.compile(r"polyline(6?)\((.*)\)")
 MOST_PLACES: Final = 20_000
 MOST_VISITED_PLACES: Final = 500
 MOST_NEAREST: Final = 1000
-#: Parameters of every service, each with the values that change nothing; any other value is refused.
+#: Parameters of all services, and of each, with the values that change nothing; any other value is refused.
 _COMMON: Final[Mapping[str, frozenset[str]]] = {
     "bearings": frozenset({""}),
     "exclude": frozenset({""}),
@@ -44,8 +44,8 @@ _SILENT: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     "nearest": {},
     "trip": {"annotations": frozenset({"false"})},
 }
-#: Parameters that each service understands.  Hints, which only save OSRM a search, are accepted with any value and
-#: ignored.
+#: Parameters of places, and all parameters that each service understands.  Hints, which only save OSRM a search, are
+#: accepted with any value and ignored.
 _PLACED: Final = frozenset({"radiuses", "approaches", "hints"})
 _OWN: Final[Mapping[str, frozenset[str]]] = {
     "table": _PLACED
@@ -108,7 +108,7 @@ class Osrm:
             radius = _number(limit, "radiuses")
             if metres > radius:
                 raise InvalidRequest(
-                    # VROOM reads the number after these words
+                    # VROOM, a client of OSRM, reads the number after these words
                     f"Could not find a matching segment for coordinate {number}: the nearest vertex is {metres:,.0f} m "
                     f"away, its radius is {radius:g} m",
                     field="radiuses",
@@ -239,7 +239,7 @@ def parse_places(text: str) -> tuple[Floats, Floats]:
 
 
 def _check(service: str, query: Mapping[str, str]) -> None:
-    """Refuse parameters that are unknown, or that need what the network does not have."""
+    """Refuse parameters that are unknown, or that need facts that the network lacks, such as turns."""
     silent = {**_COMMON, **_SILENT[service]}
     for name, value in query.items():
         if name in _OWN[service]:

@@ -69,7 +69,7 @@ def flag(query: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def waypoints(stops: Stops) -> list[Answer]:
-    """Return stops as waypoints."""
+    """Return stops as OSRM's waypoint objects."""
     places = zip(stops.lon.tolist(), stops.lat.tolist(), stops.metres.tolist(), stops.names, strict=True)
     return [{"location": [lon, lat], "distance": metres, "name": name} for lon, lat, metres, name in places]
 

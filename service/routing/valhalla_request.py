@@ -50,8 +50,9 @@ def refuse_unknown(network: RoutingNetwork, asked: Mapping[str, Any]) -> None:
 
 
 def _wants_shortest(asked: Mapping[str, Any]) -> bool:
-    """Return whether the options of a request's costing, or of any if it names none, ask for the shortest ways by
-    length.
+    """Return whether a request asks for the shortest ways by length, in the options of its costing.
+
+    If the request names no costing, the options of every costing count.
     """
     costing, options = asked.get("costing"), asked.get("costing_options")
     if not isinstance(options, dict):
@@ -74,7 +75,7 @@ def as_text(given: str) -> str:
 
 
 def places(network: RoutingNetwork, given: Any, side: str) -> Stops:
-    """Return the vertices of places.
+    """Return the places of a request as stops, each at the vertex nearest to the place.
 
     Args:
         network: the network.

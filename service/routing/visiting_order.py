@@ -1,4 +1,4 @@
-"""The order in which a trip visits places: the best order for few places, by farthest insertion for more.
+"""The order in which a trip visits places: the best order for few places, an order by farthest insertion for more.
 
 Source: M. Held and R. M. Karp, A dynamic programming approach to sequencing problems (1962); D. J. Rosenkrantz,
 R. E. Stearns and P. M. Lewis, An analysis of several heuristics for the traveling salesman problem (1977).
@@ -17,7 +17,7 @@ EXACT: Final = 14
 
 
 def visiting_order(table: Floats, start: int, end: int) -> list[int]:
-    """Return the places in a short order: the best one for up to ``EXACT`` places between start and end.
+    """Return the places in an order with a short way: the shortest for up to ``EXACT`` places between start and end.
 
     Args:
         table: lengths of the ways between places, shape (n, n), finite; it need not be symmetric.

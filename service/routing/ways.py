@@ -1,4 +1,4 @@
-"""Metres along fastest ways, for results whose distances are times."""
+"""Computes the metres along fastest ways, for results whose distances are times."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the engine offers: plan, solve, routes, bulk solves and verification."""
+"""The interface of the engine: plans, solves, prepared graphs, measures, routes, bulk solves and verification."""

@@ -1,7 +1,7 @@
-"""Solves many graphs in one call: they are planned together, and a graph that fails does not affect the others.
+"""Solves many graphs in one call (a *bulk*): they are planned together; a graph that fails does not affect the others.
 
-Small graphs are solved concurrently, one by each worker, or in stacks on a GPU.  Every graph gives the same matrix as
-when it is solved alone: integers bit for bit, floats within rounding.
+Small graphs are solved concurrently, each by one worker, or on a GPU in *stacks*, arrays of matrices that one launch
+solves.  Every graph gives the same matrix as when it is solved alone: integers bit for bit, floats within rounding.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from storage.matrix.reader import MatrixSpec, create_matrix
 if TYPE_CHECKING:
     from engine.devices.cuda.bulk import DeviceStacks
 
-#: Above this number of predicted seconds, processes are used instead of threads.  They take a second or two to start,
-#: but writing a small store takes mostly interpreter time, and threads share one interpreter.
+#: Above this number of predicted seconds, processes are used instead of threads.  Processes take a second or two to
+#: start.  But writing a small store takes mostly interpreter time, and threads share one interpreter.
 PROCESSES: Final = 8.0
 #: Number of graphs that are submitted in advance for each worker, so that no worker waits for its next graph.
 AHEAD: Final = 4
@@ -87,7 +87,7 @@ class BulkResult:
 
 
 def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: bool, out: Path | None = None) -> BulkPlan:
-    """Group the graphs; a graph without a possible plan or with a negative cycle is refused, but the others are not.
+    """Return the plan of a bulk: groups of graphs, and an error for each graph without a plan or with a negative cycle.
 
     A GPU is considered if the options demand one, or if the CPU would take longer than a GPU takes to start.
 
@@ -206,7 +206,7 @@ def _begin() -> None:
 
 
 def _gathered(pool: Executor, work: Iterator[Work | BulkResult], ahead: int) -> Iterator[BulkResult]:
-    """Yield results as graphs finish; at most ``ahead`` graphs are submitted and not finished."""
+    """Submit ``work``, and yield results as graphs finish; at most ``ahead`` submitted graphs are unfinished."""
     pending: dict[Future[Solved | BulkFailure], int] = {}
     for item in work:
         if isinstance(item, BulkResult):
@@ -244,7 +244,7 @@ def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResu
 
 
 def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | BulkFailure:
-    """Call ``function``, and return an error as a failure: exceptions with own constructors cannot be pickled."""
+    """Call ``function``, and return an exception as a failure, because not every exception can be pickled."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -288,7 +288,7 @@ def _solve_one(entry: Entry, plan: Plan, options: Options, stores: StoreOptions)
 def _stacked(
     group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: StoreOptions
 ) -> Iterator[Work | BulkResult]:
-    """Run Floyd-Warshall on one stack of matrices after the other, on the GPU.
+    """Run Floyd-Warshall on the GPU, one stack of matrices after the other.
 
     Workers write the matrices of one stack while the next stack is made and solved.
     """
@@ -329,7 +329,7 @@ def _device_plan(plan: Plan, group: Group, graphs: int) -> Plan:
 
 
 def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tuple[list[Array], list[Potentials | None]]:
-    """Return matrices closed in one launch, with the potentials to convert reduced lengths back to distances."""
+    """Return the matrices of some graphs, closed in one launch; and for each the potentials that reduce it, or None."""
     kind, potentials = WORK_TYPES[group.dtype], []
     stack = np.full((len(graphs), group.side, group.side), kind.sentinel(), kind.dtype)
     for matrix, graph in zip(stack, graphs, strict=True):

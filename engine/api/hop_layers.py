@@ -1,9 +1,9 @@
 """Finds shortest paths with a limit on the number of arcs, one path at a time, within a memory budget.
 
 Layer k of the Bellman-Ford algorithm holds the shortest lengths of walks of at most k arcs.  A path is traced from the
-last layer back to the first, so every layer is needed once, but not all at the same time.  If not all layers fit in
-memory, some are kept, and the layers between two kept ones are computed again when they are needed (as checkpoints in
-reverse-mode differentiation).
+last layer back to the first, so every layer is needed once, but not all layers at the same time.  If not all of them
+fit in memory, some layers are kept.  The layers between two kept layers are computed again when they are needed, as
+with checkpoints in reverse-mode differentiation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Layers:
     Args:
         reference: computes the layers of the graph.
         n: number of vertices.
-        memory: bytes that kept layers may take.
+        memory: bytes of memory that all kept layers may take together.
     """
 
     def __init__(self, reference: Reference, n: int, memory: int) -> None:

@@ -27,7 +27,7 @@ def solve_many(
     compression: str = "none",
     monitor: Monitor | None = None,
 ) -> list[BulkResult]:
-    """Solve many graphs, small ones concurrently or in stacks on a GPU; a graph that fails does not affect the others.
+    """Solve many graphs; small graphs are solved at the same time.  A graph that fails does not affect the others.
 
     Args:
         graphs: each as from ``read_graph`` or ``build_graph``.

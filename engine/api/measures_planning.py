@@ -1,4 +1,4 @@
-"""Predicts the memory and time of measures instead of a matrix: the matrix's rows are computed, but not written."""
+"""Predicts memory and time of a table of measures, for which the rows of the matrix are computed but not written."""
 
 from __future__ import annotations
 

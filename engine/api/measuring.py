@@ -32,9 +32,9 @@ from storage.graph.vertex_table import Tabular, frame_of
 if TYPE_CHECKING:
     import polars
 
-#: Rows that are in memory at the same time for each thread: the number that the widest search computes together.
+#: Number of rows of a batch for each thread: as many as the widest search computes together.
 BATCH_ROWS: Final = 512
-#: Searches from the targets hold a rectangle in memory; they are used only if it has at most this many bytes.
+#: Searches from the targets hold all requested rows in memory.  They are used only if these take at most HELD_BYTES.
 HELD_BYTES: Final = 256 << 20
 
 
@@ -117,7 +117,7 @@ class Measurement:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan: algorithm, type, memory and seconds; its ``shape`` is that of all rows, although no matrix is made.
+        """The plan: algorithm, type, memory, seconds; ``shape`` is that of the matrix, although no matrix is made.
 
         Raises:
             DoesNotFit: memory is too small; the error names the least memory that any candidate takes.
@@ -203,7 +203,7 @@ def measure(
 
 
 def bounds_on_paper(asked: AskedMeasures, graph: Graph, dtype: str) -> list[float]:
-    """Return, for each limit, the bound with which computed distances are compared.
+    """Return, for each limit in ``asked.within``, the bound with which computed distances are compared.
 
     A computed distance is within the bound if and only if the sum of the decimal weights, without rounding, is within
     the limit.

@@ -75,8 +75,8 @@ def near_pairs(
             index are kept.  None for all.
         monitor: receives progress, and is asked whether to stop.
         beside: bytes of memory that the caller will need for each pair.
-        spill: a folder.  Pairs that do not fit in memory are written to files without names on its disk, from which the
-            arrays of the result read them; None to refuse such a result.
+        spill: a folder.  Pairs that do not fit in memory are written to unnamed files on the disk of this folder, and
+            the arrays of the result read these files; None to refuse such a result.
 
     Returns:
         The pairs.  A source is no target of itself.  Distances are integers if all weights are, else float64.
@@ -121,7 +121,7 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
 
 
 def check_near(graph: Graph, options: Options, nearest: int | None) -> None:
-    """Raise InvalidRequest if a request for near pairs makes no sense for any graph with these labels."""
+    """Raise InvalidRequest if a request for near pairs is wrong, whatever the arcs of the graph are."""
     refuse_semiring(options, "a table of near pairs")
     check_lengths(graph)
     cutoff, usual = options.cutoff, Options()
@@ -160,7 +160,7 @@ def not_searchable(profile: GraphProfile, cutoff: float | None) -> InvalidReques
 
 
 def _budget(machine: Machine, graph: Graph, each: int) -> int:
-    """Return the largest number of entries that fits in memory; raise DoesNotFit if not even the searches fit."""
+    """Return the largest number of pairs that fits in memory; raise DoesNotFit if not even the searches fit."""
     fixed = _fixed(machine, graph)
     if fixed + PIECE * each > machine.memory:
         raise DoesNotFit(
@@ -228,7 +228,7 @@ def _run(searches: NearSearches, team: Team, clock: PhaseClock, limits: tuple[in
 
 
 def spread_sources(options: Options, rows: int, most: int) -> tuple[int, ...]:
-    """Return at most ``most`` of the sources (vertex indices), evenly spaced; ``rows`` is the number of them."""
+    """Return at most ``most`` sources (vertex indices), evenly spaced among all; ``rows`` is the number of all."""
     count = min(rows, most)
     places = [(2 * i + 1) * rows // (2 * count) for i in range(count)]
     return tuple(places if options.sources is None else (options.sources[place] for place in places))
@@ -273,11 +273,11 @@ def plan_near(
             ``spill``.
 
     Returns:
-        The plan: bytes of memory and disk, seconds; its ``shape`` is that of all rows, although no matrix is made.
+        The plan: bytes of memory and disk, seconds; ``shape`` is that of the matrix, although no matrix is made.
 
     Raises:
         InvalidRequest: as :func:`near_pairs`.
-        DoesNotFit: even the least probable number of pairs fits neither in memory nor on the disk.
+        DoesNotFit: even a low estimate of the number of pairs fits neither in memory nor on the disk.
     """
     if isinstance(graph, PreparedMatrix):
         from engine.api.from_tables.near import PreparedNear
@@ -304,7 +304,7 @@ def searched_sample(
     """Search from some sources, and predict size and time for all of them; the caller sets ``fixed`` of the result.
 
     Args:
-        profile: the graph; :func:`not_searchable` must have no objection to it.
+        profile: the graph, for which :func:`not_searchable` must return None.
         options: the cutoff, sources and targets; memory and threads.
         nearest: the number of nearest targets that are kept for each source; None for all.
         spill: a folder on whose disk pairs are written if they do not fit in memory; None to raise an error then.
@@ -328,7 +328,7 @@ def _row_count(options: Options, graph: Graph) -> int:
 def planned(
     graph: Graph, options: Options, sample: NearSample, machine: Machine, each: int, *, spills: bool = False
 ) -> Plan:
-    """Return the plan that follows from a sample.
+    """Return the plan for near pairs of all sources, with sizes and times predicted from a sample.
 
     Args:
         graph: the graph.
@@ -339,7 +339,7 @@ def planned(
         spills: whether pairs that do not fit in memory are first written to the disk.
 
     Raises:
-        DoesNotFit: even the least probable number of pairs fits neither in memory nor on the disk.
+        DoesNotFit: even a low estimate of the number of pairs fits neither in memory nor on the disk.
     """
     counts, rows = sample.counts, _row_count(options, graph)
     mean = float(counts.mean()) if rows else 0.0
@@ -349,7 +349,7 @@ def planned(
     if least > budget and not spills:
         raise too_many(least, f"about {least:,} pairs are predicted from {len(counts):,}", rows, budget, each)
     size, labels = 4 + sample.dtype.itemsize, 16 * (graph.n + rows)
-    # pairs that are first written to the disk take the same space again in the result; ``PairSpill`` requires it, too
+    # pairs that are first written to the disk take the same space again in the result; ``PairSpill`` checks both
     waits = entries > budget
     needed = least * max(size, 2 * SPILLED_BYTES if waits else 0)
     if machine.disk is not None and needed > machine.disk:

@@ -106,12 +106,12 @@ def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options,
 
 
 def _walks(graph: Graph) -> bool:
-    """Return whether planning needs compiled kernels: to bound distances of whole weights faster than plain Python."""
+    """Return whether planning needs compiled kernels, which bound whole distances faster than plain Python."""
     return graph.n + graph.arcs > PLAIN and graph.arcs > 0 and bool(graph.integral)
 
 
 def with_fixed(plan: Plan, *, stored: bool) -> Plan:
-    """Add to the plan the costs that do not depend on the candidate, and the time to compile its kernels.
+    """Add to a plan the time to compile kernels, and the costs that are the same for all candidates.
 
     Args:
         plan: the plan without these costs.
@@ -142,8 +142,8 @@ def _plan(
 ) -> Plan:
     """Make the plan; ``options`` already agree with the checkpoint ``found``.
 
-    ``asked`` are the options for the rows of the store.  If sums along paths are wanted, ``options`` ask for longer
-    rows than these.  No store is written if rows are ``dropped``.
+    ``asked`` are the options for the rows of the store.  If sums along paths are wanted, ``options`` ask for the
+    distances to all vertices instead, because these tell the paths.  If rows are ``dropped``, no store is written.
     """
     original = profile.graph
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
@@ -183,7 +183,7 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Draft:
-    """The inputs that stay the same while a plan is refined step by step, as more is measured.
+    """The inputs that stay the same while a plan is refined by further measurements.
 
     ``beside`` is the number of bytes of memory that sums along paths need in addition to the rows.  They count as
     memory that the process has in use, so that refusals name budgets which suffice for rows and sums.
@@ -274,10 +274,10 @@ def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, foun
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> tuple[Machine, Plan | None]:
-    """Survey the machine; its GPU only if the options name it, or if the CPU takes longer than a GPU takes to start.
+    """Survey the machine, with its GPU only if the options name it or the CPU takes longer than a GPU takes to start.
 
     Returns:
-        The machine; and the plan for the CPU, if it was made and is too short for a GPU, else None.
+        The machine; and the plan for the CPU, if that would finish before a GPU could start, else None.
     """
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     if options.device not in ("auto", "cuda"):

@@ -98,7 +98,7 @@ def prepared_at(
         overwrite: whether to replace a store that is in this place.
         monitor: receives progress.
         compact: whether the form is the compact one.
-        make: computes, writes and seals the form in memory; it is not called if spans are computed one by one.
+        make: computes the whole form in memory, writes and seals it; not called if spans are computed one by one.
 
     Returns:
         The plan, the seconds of each phase, and facts about what is stored.
@@ -176,7 +176,7 @@ def working(inner: GraphProfile, parts: Parts, plan: Plan, clock: PhaseClock) ->
 def found_anew(
     inner: GraphProfile, parts: Parts, plan: Plan, clock: PhaseClock, kept: PreparedJournal
 ) -> tuple[FoundTables, dict[str, int]]:
-    """Compute all tables, except for those parts that an earlier run has committed.
+    """Compute the tables of all parts, except parts whose tables an earlier run has committed.
 
     Args:
         inner: the opened graph, which has a copy of each terminal where paths end.

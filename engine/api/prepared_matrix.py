@@ -2,8 +2,8 @@
 
 Every entry is the least sum over two lines (``engine.algorithms.prepared.lines``).  If sums are exact, as for whole
 numbers and for floats of few digits, rows and columns are computed part by part (swept) instead, which takes far fewer
-sums.  Sums of other floats depend on their order, so then rows are also made from lines.  So an entry is the same
-number in every answer.
+sums.  Sums of other floats depend on the order of addition, so rows of these are also made from lines.  In both cases
+an entry is the same number in every answer.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class PreparedMatrix(HeldTables):
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
         """Fill the rows of ``out`` with lengths from ``vertices``, whose indices in the opened graph are ``begin``."""
-        with self._sweeping_lock:  # before rows are cut into groups, because the sweeper's arrays reduce the memory
+        with self._sweeping_lock:  # made before rows are cut into groups: its arrays reduce the memory that is left
             self._sweeper(forward=forward)
         groups = self._pieces.groups(vertices, forward=forward)
         if groups is None:
@@ -290,7 +290,7 @@ class PreparedMatrix(HeldTables):
                 sweeper.search(NO_ARCS, begin, out)
 
     def _block(self, rows: Indices, columns: Indices) -> Array:
-        """Return a block, made in the fastest way."""
+        """Return the block of these rows and columns, computed in the way that is predicted to be fastest."""
         from engine.algorithms.prepared.lines import block_lengths
         from engine.algorithms.prepared.panels import PanelProduct, cheapest
 

@@ -178,11 +178,11 @@ def prepared_candidate(
     """Find the parts of a graph, and estimate bytes and seconds of its tables.
 
     Args:
-        profile: the graph, without terminals.
+        profile: the opened graph (``GraphProfile.open``).
         problem: the facts about the graph.
         kind: the working type.
         machine: memory and disk.
-        most: most entries of the borders of all vertices; None for as many as fit in memory.
+        most: the largest total number of border entries of all vertices; None for as many as fit in memory.
         compact: whether to plan the compact form.
 
     Returns:
@@ -235,8 +235,8 @@ def _shortage(
         estimate: bytes and seconds of preparing.
         machine: memory and disk.
         tables: bytes of the tables, and the most bytes that they may have.
-        where: the parts of which the tables are made, in words for the message.
-        smaller: the sentence of the message about a smaller form.
+        where: words for the message that describe the parts of the graph.
+        smaller: the sentence of the message about the compact form; empty if that is not smaller.
     """
     short = [(estimate.memory, machine.memory, "memory", "may be used")]
     short += [] if machine.disk is None else [(estimate.disk, machine.disk, "disk", "are free")]
@@ -256,7 +256,7 @@ def _shortage(
 
 
 def _disk(parts: Parts, facts: PartsFacts, kind: WorkType, graph: Graph, tables: int) -> int:
-    """Return the bytes of all files, of which ``tables`` bytes are tables."""
+    """Return the bytes of all files of a prepared graph; its tables take ``tables`` bytes."""
     arrays = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + 2 * graph.labels.nbytes
     padding = 2 * TABLE_CHUNK * kind.itemsize if facts.table > TABLE_CHUNK else 0
     lengths = kind.itemsize * int((2 * parts.sizes + parts.depths) @ parts.depths)

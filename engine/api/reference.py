@@ -1,4 +1,4 @@
-"""Searches distances in the graph alone, in float64, by code that no solve uses.
+"""Finds distances by searching the graph, in float64, by code that no solve uses.
 
 Routes and ``apsp verify`` check the stored matrix against these searches, so the searches share no code with the
 algorithms that make matrices.  They use SciPy's Dijkstra, or, if arcs are negative or hops are limited, rounds of
@@ -19,7 +19,8 @@ from storage.graph.graph import Graph
 
 Floats = npt.NDArray[np.float64]
 
-#: Relative amount by which a tentative distance must fall for another round; so rounding cannot cause endless rounds.
+#: Another round follows only if a tentative distance falls by more than this relative amount.  So rounding cannot cause
+#: endless rounds.
 _SLACK: Final = 2.0**-48
 
 
@@ -47,7 +48,7 @@ class Reference:
         return layer
 
     def step(self, layer: Floats) -> Floats:
-        """Return the lengths of walks of at most k + 1 arcs from those of at most k arcs, both of shape (n,)."""
+        """Return the shortest lengths over at most k + 1 arcs from ``layer``, those over at most k arcs; shape (n,)."""
         heads, starts, tails, weights = self._rounds
         following = layer.copy()
         if len(heads):
@@ -111,9 +112,9 @@ def sums_again(graph: Graph, source: int, lengths: Floats, per: int) -> dict[str
     Args:
         graph: the graph, with the quantities.
         source: vertex index.
-        lengths: the distances from the source, shape (n,), as sums that begin at the source; infinite where there is no
-            path.
-        per: if weights are multiples of a unit, the number of units in 1; 0 to compare lengths without rounding.
+        lengths: the distances from the source, shape (n,), each added up along its path from the source on; infinite
+            where there is no path.
+        per: k, if all weights are multiples of 1/k, to which lengths are then rounded; 0 to compare without rounding.
 
     Returns:
         The sums of each quantity, by its name, shape (n,), NaN where there is no path.

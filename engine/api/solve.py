@@ -59,7 +59,7 @@ class StoreOptions(TypedDict, total=False):
     claim: int
 
 
-# these functions import modules that only some solves need, because the first answer of a process waits for imports
+# each function imports its module when it is called: only some solves need it, and imports delay the first answer
 
 
 def _streamed(context: StoredSolve) -> dict[str, object]:
@@ -107,7 +107,7 @@ def solve(
         options: the options of the plan.
         sink: receives the rows.
         monitor: receives the progress.
-        facts: whether to gather the summary; if not, the summary may be empty, and no row is read again for it.
+        facts: whether to gather the summary.  If not, the summary may be empty, and no row is read again for it.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -179,7 +179,7 @@ def solve_to_store(
             claim=store.get("claim", 0),
         ) as writer,
         ExitStack() as after,
-        after,  # once more, as pools are (``storage.threads``): an interrupt may come between two calls of the stack
+        after,  # entered twice: if an interrupt ends its first exit, the second one does the rest (``storage.threads``)
     ):
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)

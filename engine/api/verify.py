@@ -59,12 +59,12 @@ def verify_store(
 
     Args:
         path: a folder, or an address in an object store.
-        sample: number of sources, evenly spaced over the rows; None for as many as take about half a second, which is
-            none if a single search takes longer.
+        sample: number of sources, evenly spaced over the rows; None for as many as take about half a second.  If a
+            single search takes longer than that, no source is searched.
         monitor: receives the progress, in rows.
 
     Returns:
-        The number of sources, and the number of those that were searched again and agree.
+        The number of sources, and the number of sources whose rows were compared with a new search and agree.
 
     Raises:
         NotFound: there is nothing at ``path``.
@@ -142,7 +142,7 @@ class _Again:
         self._hops: int | None = matrix.attributes.get("max_hops")
         cutoff = matrix.attributes["cutoff"]
         self._cutoff = np.inf if cutoff is None else float(matrix.dtype.type(cutoff) if self._floats else cutoff)
-        self._depth = 0.0  # how far the lowest tentative distance lies below 0, which determines the rounding
+        self._depth = 0.0  # size of the most negative length of any walk; the rounding of lengths depends on it
         self._search: Callable[[Indices], tuple[Floats, Indices]] = self._reference.trees
         rounds = _SEARCH
         if self._reference.negative:

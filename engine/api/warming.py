@@ -24,11 +24,11 @@ class Warmed:
     """The result of :func:`warm`.
 
     Attributes:
-        kernels: number of compiled forms that solves use; 0 if numba's own cache is in use, which compiles each form
-            on its first use.
+        kernels: number of compiled forms that solves use (a form is a kernel for certain types of its arguments); 0 if
+            numba's own cache is in use, which compiles each form on its first use.
         compiled: number of forms that this call compiled.
         shipped: number of GPU modules that were found as machine code for this GPU; 0 unless ``device`` is ``cuda``.
-        gpu_compiled: number of the other GPU modules, which NVRTC has compiled, now or earlier, into cupy's cache.
+        gpu_compiled: number of all other GPU modules.  NVRTC has compiled them, now or earlier, into cupy's cache.
     """
 
     kernels: int
@@ -50,7 +50,7 @@ def warm(*, processes: int | None = None, nice: int = 0, device: str = "cpu", mo
         monitor: receives progress, and is asked whether to stop.
 
     Returns:
-        The number of compiled forms that solves use, and the number of those that this call compiled, for processors
+        The number of compiled forms that solves use, and the number of forms that this call compiled, for processors
         and for GPUs.
 
     Raises:

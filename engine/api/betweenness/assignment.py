@@ -58,7 +58,7 @@ class Assignment:
 
     @property
     def assigned(self) -> float:
-        """The sum of all flow that is on arcs: of demands between different vertices that have a path."""
+        """The sum of the demands that are on arcs: those between two different vertices that have a path."""
         return float(self.demands.flows[np.isfinite(self.lengths) & ~self._inside].sum())
 
     @property
@@ -262,8 +262,8 @@ def _checked(demands: Demands, n: int) -> Demands:
 
 
 def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
-    """Return an array of numbers unchanged; raise InvalidRequest for another kind of entries, such as fractional
-    indices.
+    """Return ``values`` as an array; raise InvalidRequest if it has another kind of entries than ``kinds``, such as
+    fractions instead of indices.
     """
     array = unmasked(name, values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in kinds):
@@ -274,7 +274,7 @@ def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
 
 
 def _check_sums(found: Assignment) -> None:
-    """Check that the flow on the arcs of each vertex is the flow that begins, passes and ends there.
+    """Check, for each vertex, the flow on its arcs against the flow that begins there, passes through it or ends there.
 
     Also check that flow times weight, summed over arcs, equals demand times length, summed over demands.
 

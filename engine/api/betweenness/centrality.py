@@ -115,10 +115,10 @@ class Centrality:
         return passage, _task(rows, own, kept, ends=self._endpoints, arcs=self._arcs)
 
     def _folded(self, fold: Fold) -> tuple[Passage, PassingTask]:
-        """Return the core of the graph, and all its vertices as sources and targets, each for all that it stands for.
+        """Return the core of the graph, and its vertices as sources and targets, each with the number folded into it.
 
-        Ends of paths are not counted here: in an undirected graph every vertex is an end of a path from each other
-        vertex of its component, and to it.
+        Ends of paths are not counted here.  Their number is known: in an undirected graph each vertex is an end of two
+        paths, there and back, for every other vertex of its component.
         """
         passage = self._core = Passage(fold.core, decimal=self._decimal)
         rows, kept = np.arange(passage.size), np.empty(passage.size)
@@ -161,8 +161,8 @@ class Centrality:
         """Return the sums over ordered pairs for each vertex, or each arc, of the graph.
 
         Args:
-            passed: what the searches have counted.
-            folded: whether they were made in the core, if the trees of the graph can be folded.
+            passed: the flow that the searches have counted.
+            folded: whether the searches were made in the core of the graph; no effect if no trees are folded.
         """
         if self._fold is not None and folded:
             fold, core = self._fold, self._core
@@ -230,8 +230,8 @@ def betweenness(
         graph: as from ``read_graph`` or ``build_graph``; no weight may be negative.
         options: ``sources`` and ``targets``: only paths between these count, and values are not scaled up to all pairs;
             ``memory``, ``threads``, ``device`` and ``device_memory``.  Nothing else may be given.  A GPU can count only
-            if lengths are whole numbers; if no device is given, it is used if the processors would take more than two
-            seconds, and longer than the GPU.
+            if lengths are whole numbers.  If no device is given, a GPU is used if the processors would take more than
+            two seconds and longer than the GPU.
         arcs: whether to find the betweenness of arcs instead of vertices.
         normalized: whether to divide by the number of pairs, as NetworkX does; otherwise pairs are counted, each once
             in an undirected graph.

@@ -29,11 +29,11 @@ Indices = npt.NDArray[np.int64]
 
 #: Most rows that are counted at the same time, by one thread block each: 8 rows for each of 160 multiprocessors.
 MOST: Final = 1280
-#: The shares of the device's memory that counting may take: SPACES for the work space of all rows, COUNTED in all.
+#: Shares of the device's memory: SPACES is for the work space of rows, COUNTED for all that counting takes together.
 SPACES: Final = 1 / 3
 COUNTED: Final = 0.6
-#: Vertices and arcs, of all rows, that a device visits in a second while it counts.  Measured on an H100: 6 · 10^9 on
-#: the roads of Seattle, whose paths have many arcs; 140 · 10^9 and more on graphs whose paths have few arcs.
+#: Number of vertices and arcs that a device visits in a second while it counts, added up over all rows.  Measured on an
+#: H100: 6 · 10^9 on the roads of Seattle, whose paths have many arcs; 140 · 10^9 and more if paths have few arcs.
 RATE: Final = 6.0e9
 
 
@@ -165,9 +165,9 @@ class _CountingSink:
     """Collects counts from the device, and the numbers of the rows whose paths the device did not count.
 
     Attributes:
-        counting: what the device is to count.
-        counted: the counts that it has returned.
-        late: the numbers of the rows that the processors have found, because the device abandoned them.
+        counting: the description of the counts that the device makes.
+        counted: the counts that the device has returned.
+        late: the numbers of the rows that the device abandoned; processors have computed their distances.
     """
 
     def __init__(self, counting: PathCounting) -> None:
@@ -208,7 +208,7 @@ def _sorted_graph(arcs: PathArcs, directed: bool) -> tuple[Graph, Indices]:
     tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     order = np.lexsort((arcs.heads, tails))
     weighted = len(arcs.weights) > 0
-    # an arc whose weight is limited to this value is still longer than every distance, and so on no shortest path
+    # weights are limited to this value; an arc with this weight is longer than every distance, so on no shortest path
     longest = int(WORK_TYPES["int32"].unreachable)
     weights = np.minimum(arcs.weights[order], longest) if weighted else np.ones(len(order))
     graph = Graph(

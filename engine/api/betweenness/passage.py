@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Options of a solve that counting shortest paths does not have.
+#: Options of a solve that counting shortest paths does not support.
 _NOT_HERE: Final = ("algorithm", "dtype", "max_hops", "cutoff", "executor", "scheduler")
 #: A trial, which predicts the time from a few timed searches, is made only if all searches visit more vertices and arcs
 #: than this.
@@ -89,7 +89,9 @@ class Passage:
 
     @property
     def size(self) -> int:
-        """The number of vertices that are searched; a terminal counts twice, because its arrival is a vertex, too."""
+        """The number of vertices of the opened graph: a terminal counts twice, as itself and as its arrival, the copy
+        where paths to it end.
+        """
         return self._opened.n
 
     def starts(self, vertices: Indices) -> Indices:
@@ -141,14 +143,15 @@ class Unfolded:
 
     Attributes:
         fold: the graph, its core, and what was folded.
-        make: makes the whole graph and the task in it, for a GPU, which does not multiply the flow of a source.
+        make: makes the whole graph and the task in it, for a GPU.  A GPU cannot count in the core, because it cannot
+            multiply the flow of a source.
     """
 
     fold: Fold
     make: Callable[[], tuple[Passage, PassingTask]]
 
     def words(self) -> str:
-        """Return what was folded, in words."""
+        """Return the part of the plan's text that says how many vertices are folded."""
         return f"; trees are folded: {self.fold.graph.n - self.fold.core.n:,} of {self.fold.graph.n:,} vertices"
 
     def bytes(self) -> int:
@@ -193,7 +196,7 @@ class PassageRun:
             self._there = self._on_device(machine)
         fixed = machine.resident + KERNELS + _fixed_bytes(passage, task) + (unfolded.bytes() if unfolded else 0)
         self.memory = fixed + self._bytes()
-        if self.memory > machine.memory:  # searches one after the other take less
+        if self.memory > machine.memory:  # a thread that searches from one source at a time takes less memory
             self._searches.gather = False
             self.memory = fixed + self._bytes()
         if self.memory > machine.memory:
@@ -316,7 +319,7 @@ class _Silent(Monitor):
 
 
 def check_options(options: Options, *, device: bool = True) -> None:
-    """Refuse options that counting shortest paths does not have.
+    """Raise InvalidRequest for options that counting shortest paths does not support.
 
     Args:
         options: the options.
@@ -338,7 +341,7 @@ def check_options(options: Options, *, device: bool = True) -> None:
 
 
 def _fixed_bytes(passage: Passage, task: PassingTask) -> int:
-    """Estimate the bytes of memory that a graph and a task take, however many threads there are."""
+    """Estimate the bytes of memory that a graph and a task take, without those of each thread."""
     graph, arcs = passage.graph, len(passage.arcs.heads)
     return 48 * (passage.size + arcs) + 40 * len(task.targets) + 16 * (graph.n + graph.arcs)
 

@@ -60,7 +60,7 @@ def reduce_bands(
     *,
     inward: bool = False,
 ) -> None:
-    """Call ``gather`` with all rows of a rectangle, from several threads, of which each takes different rows.
+    """Call ``gather`` for all rows of a rectangle, band by band; several threads share the rows of a band.
 
     Args:
         matrix: the prepared graph.

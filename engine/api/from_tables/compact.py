@@ -57,7 +57,7 @@ class CompactMatrix(PreparedMatrix):
 
     @cached_property
     def _described(self) -> CompactTables:  # type: ignore[override]
-        """The tables.  The stored lengths are read completely, and every chunk is compared with the seal."""
+        """The tables; making this object reads all stored lengths, and compares every chunk with the seal."""
         from engine.devices.cpu.backend import CpuBackend
 
         parts, kind = self.parts(), work_type(self.dtype)
@@ -93,7 +93,7 @@ class CompactMatrix(PreparedMatrix):
 
     @cached_property
     def _pieces(self) -> CompactPieces:
-        """The object that cuts questions which need too many tables to be computed at once."""
+        """The object that cuts a question into pieces if it needs more tables than can be computed at once."""
         found = self._kernels
         return CompactPieces(self._tables_here, (found[3], found[4]))
 
@@ -127,7 +127,7 @@ class CompactMatrix(PreparedMatrix):
         return Lengths([], across, np.empty(0, self.dtype))
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
-        """Fill the rows ``out`` with lengths from ``vertices``, which are taken in groups of adjacent parts."""
+        """Fill the rows ``out`` with lengths from ``vertices``, one group of vertices in adjacent parts at a time."""
         part = self._kernels[3 if forward else 4][0][vertices]
         for some in self._pieces.groups(vertices, forward=forward) or [np.arange(len(vertices))]:
             flat, begins = self._tables_here.flat(part[some], ahead=forward)

@@ -32,7 +32,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class HeldTables(PreparedStore):
-    """A prepared graph, open for reading, with its tables and the other arguments of kernels.
+    """A prepared graph, open for reading, with its tables and the other arrays that kernels take as arguments.
 
     Attributes:
         memory: bytes that tables and answers may take together; None for all that is free.
@@ -79,7 +79,7 @@ class HeldTables(PreparedStore):
 
     @property
     def swept_bytes(self) -> int:
-        """Bytes of the results of elimination that are in memory while rows are computed, including a copy of them."""
+        """Bytes of the results of elimination that are in memory while rows are computed, and of one copy of them."""
         arrays = [self._arrays.get(f"elimination/{name}") for name in ("across", "upward")]
         return 2 * max(0 if array is None else int(array["shape"][0]) for array in arrays) * self.dtype.itemsize
 
@@ -90,7 +90,7 @@ class HeldTables(PreparedStore):
 
     @property
     def _drops(self) -> bool:
-        """Whether sections of the tables are dropped if memory is short; tables that are whole in memory stay there."""
+        """Whether sections of the tables may be dropped if memory is short; not if all tables are in memory already."""
         if "_described" not in self.__dict__:
             return True
         return self._described.ahead.passing and not self._described.memory.complete
@@ -210,7 +210,7 @@ class HeldTables(PreparedStore):
 
     @cached_property
     def _pieces(self) -> TablePieces:
-        """The object that cuts questions which need more bytes of tables than memory can hold."""
+        """The object that cuts a question into pieces if it needs more bytes of tables than memory can hold."""
         from engine.algorithms.prepared.pieces import StoredPieces
 
         found = self._kernels
@@ -219,7 +219,7 @@ class HeldTables(PreparedStore):
     def _most_of_a_piece(self) -> int:
         """Return the bytes of tables that a piece of a question may need.
 
-        Without ``MemoryShares`` this is two thirds of what tables may take now, because the free memory may shrink.
+        Without ``MemoryShares`` this is two thirds of the bytes that tables may take now: free memory may shrink.
         """
         most = self._most_tables(drops=True)
         return most if self._shares else 2 * most // 3
@@ -233,7 +233,7 @@ class HeldTables(PreparedStore):
 
     @cached_property
     def _limits(self) -> tuple[Any, Any]:
-        """The largest distance, and *unreachable*."""
+        """The largest distance, and the value for *unreachable*, as arguments of kernels."""
         from engine.algorithms.prepared.tables import limits_of
 
         return limits_of(work_type(self.dtype), self._beyond, nonnegative=self.least_weight >= 0)

@@ -31,8 +31,8 @@ class PreparedMeasurement:
 
     Args:
         matrix: the prepared graph; it stays open.
-        options: ``sources``, ``targets``, ``cutoff``, ``memory`` and ``threads``.  The type is that of the tables; so
-            is the cutoff if none is given.
+        options: ``sources``, ``targets``, ``cutoff``, ``memory`` and ``threads``.  The type is that of the tables.  If
+            no cutoff is given, that of the tables applies.
         request: the measures.
 
     Raises:
@@ -62,7 +62,7 @@ class PreparedMeasurement:
         return table_bytes(self.rows, self.asked.columns)
 
     def make_plan(self, monitor: Monitor | None = None) -> Plan:
-        """Return the plan; its ``shape`` is that of all rows, although no matrix is made.
+        """Return the plan; its ``shape`` is that of the matrix, although no matrix is made.
 
         Args:
             monitor: not used; ``Measurement.make_plan`` has the same parameter.
@@ -102,7 +102,7 @@ class PreparedMeasurement:
         )
 
     def run(self, monitor: Monitor | None = None) -> MeasureTable:
-        """Find all rows and keep their measures.
+        """Compute all rows from the tables, and keep only their measures.
 
         Args:
             monitor: receives progress, and is asked whether to stop.

@@ -1,10 +1,9 @@
 """Near pairs of a prepared graph: selected from rows that its tables give, or found by searches of its graph.
 
-The time of searches depends on the vertices that they reach; the time of rows does not depend on how many pairs are
-near.  Both times are predicted from a few sources, and the faster way is taken.  Both ways find the same pairs and
-numbers, so the choice affects only the time: rows are used only where all sums are exact (``PreparedMatrix.exact``).
-Where sums of fractions are not exact, rows of the tables would be rounded differently from searches, so the graph is
-searched.
+The time of searches depends on the number of vertices that they reach; the time of rows does not depend on the number
+of near pairs.  Both times are predicted from a few sources, and the faster way is taken.  Rows are used only if all
+sums are exact (``PreparedMatrix.exact``), so both ways find the same pairs and numbers.  If sums of fractions are not
+exact, rows of the tables would be rounded differently from searches, so the graph is searched.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ class PreparedNear:
 
     @cached_property
     def way(self) -> NearWay:
-        """The faster of the two ways.
+        """The way in which the pairs are found: searches or rows from the tables, whichever is predicted to be faster.
 
         Raises:
             DoesNotFit: searches cannot find the pairs, and the tables do not fit in memory.
@@ -141,7 +140,7 @@ class PreparedNear:
 
     @cached_property
     def _shares(self) -> MemoryShares:
-        """The memory that tables and bands of rows get; if not all tables fit, a quarter is left to pairs if possible.
+        """The memory for tables and bands of rows; if not all tables fit, a quarter is left for pairs, if possible.
 
         Raises:
             DoesNotFit: not even the fewest lines of the tables fit.
@@ -157,10 +156,10 @@ class PreparedNear:
         return found
 
     def _search_seconds(self) -> float:
-        """Predict the seconds that searches from all sources take, from the processor time of some.
+        """Predict the seconds of searches from all sources, from the processor time of searches from some sources.
 
-        Before these sources, one source is searched twice.  The first search loads kernels, and the second one measures
-        the work that does not depend on the number of sources.
+        First, one source is searched twice.  The first of these searches loads kernels; the second one measures the
+        work that does not depend on the number of sources.
         """
         rows, taken = len(self._rows), []
         for most in (1, 1, 1 + _SAMPLE):
@@ -192,7 +191,7 @@ class PreparedNear:
             spills: whether pairs that do not fit in memory are first written to that disk.
 
         Raises:
-            DoesNotFit: even the least probable number of pairs fits neither in memory nor on the disk.
+            DoesNotFit: even a low estimate of the number of pairs fits neither in memory nor on the disk.
         """
         way, options, each = self.way, self._options, ENTRY_BYTES + beside
         if not way.swept:
@@ -208,7 +207,7 @@ class PreparedNear:
     def _sample(self, each: int, spill: Path | None) -> NearSample:
         """Estimate the pairs of all sources from some of them; each pair needs ``each`` bytes.
 
-        These sources are searched if searches can find the pairs.  Rows would need all tables in memory, and a process
+        If searches can find the pairs, the sample is searched: computing rows needs all tables in memory, and a process
         that only plans should not read them.
         """
         if self._refused is None:
@@ -279,12 +278,12 @@ class PreparedNear:
 
 
 class _Kept:
-    """The pairs of rows, in order: they are in memory while they fit there; else all are written to a disk.
+    """The pairs of rows, in order: in memory as long as they fit there; after that all pairs are written to a disk.
 
     Args:
         kind: the type of the result's distances, float64 or int64; int32 is used for int64 if it can hold all of them.
         limits: the number of sources, the number of pairs that fit in memory, and the bytes of a pair.
-        folder: a folder on whose disk pairs are written that do not fit in memory; None to refuse them.
+        folder: a folder, on whose disk pairs are written if they do not fit in memory; None to refuse such pairs.
         beside: bytes of memory that tables and rows take; an error adds them to the memory that is needed.
     """
 
@@ -371,7 +370,7 @@ class _Picker:
 
 
 def _nearest(line: Array, places: Indices, most: int) -> Indices:
-    """Return the ``most`` places with the smallest entries of ``line``, ascending; among equal entries, the first."""
+    """Return the ``most`` columns among ``places`` with the least entries of ``line``, by entry, then by column."""
     lengths = line[places]
     if len(places) > most:
         kept = lengths <= np.partition(lengths, most - 1)[most - 1]

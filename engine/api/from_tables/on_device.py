@@ -37,7 +37,7 @@ AnswerDevice = Literal["auto", "cpu", "cuda"]
 #: millisecond, and a processor takes about a microsecond for a pair.
 _FEW: Final = 1 << 10
 #: Computing a whole row part by part (a sweep) takes as long as merging the line of its source with the lines of this
-#: share of all vertices.  So for a block with more columns, whole rows are computed, if sums are exact.
+#: share of all vertices.  So if a block has a larger share of all columns, whole rows are computed, if sums are exact.
 _SWEPT_SHARE: Final = 0.1
 log = logging.getLogger("apsp.engine")
 
@@ -81,12 +81,12 @@ class DevicePreparedMatrix(PreparedMatrix):
 
     @property
     def most_held(self) -> int:
-        """The most bytes of tables that questions keep in host memory; those of all tables if the device makes rows."""
+        """The most bytes of tables that questions keep in host memory: of all tables if the device computes rows."""
         return self.table_bytes if self._all_go else super().most_held
 
     @property
     def least_held(self) -> int:
-        """The fewest bytes of tables that must be in host memory; those of all tables if the device makes rows."""
+        """The fewest bytes of tables that must be in host memory: of all tables if the device computes rows."""
         return self.table_bytes if self._all_go else super().least_held
 
     @property

@@ -1,4 +1,4 @@
-"""Gives a prepared graph new weights; its parts and their order stay.
+"""Gives a prepared graph new weights; its parts, and the order in which they are eliminated, do not change.
 
 Either all tables are computed again, by this process or by the workers of a Dask scheduler, or only the tables that may
 change.
@@ -231,7 +231,7 @@ def _sealed(
 def _made(
     base: _Base, plan: Plan, clock: PhaseClock, kept: PreparedJournal
 ) -> tuple[FoundTables, dict[str, frozenset[int]] | None, Touched | None, dict[str, object]]:
-    """Return the new tables, the chunks that do not change, the parts that change, and facts.
+    """Return the new tables, the chunks that do not change, the parts that change, and facts for the caller's report.
 
     If all tables are computed again, None stands for the chunks and for the parts.
     """
@@ -250,7 +250,7 @@ def _made(
 
 
 def _same_chunks(base: _Base, name: str, touched: npt.NDArray[np.bool_]) -> frozenset[int]:
-    """Return the numbers of the chunks of a table that hold no entries of touched parts."""
+    """Return the numbers of the chunks of a table that hold no entries of the parts in the mask ``touched``."""
     entries = base.parts.sizes * base.parts.widths()
     ends = np.cumsum(entries)
     total = int(ends[-1]) if len(ends) else 0

@@ -46,7 +46,7 @@ def usual_band(memory: int | None) -> int:
 
 
 def memory_shares(matrix: PreparedMatrix, rows: int, memory: int, kept: int, what: str) -> MemoryShares:
-    """Divide the memory: if tables and bands of the usual size do not fit together, bands are made smaller first.
+    """Divide the memory; if tables and bands of the usual size do not fit together, make the bands smaller first.
 
     Args:
         matrix: the prepared graph.
@@ -56,8 +56,8 @@ def memory_shares(matrix: PreparedMatrix, rows: int, memory: int, kept: int, wha
         what: the name of the results, for the message.
 
     Raises:
-        DoesNotFit: not even a line of each direction fits in memory with the smallest bands; the error names the least
-            memory that would suffice.
+        DoesNotFit: with the smallest bands, memory does not hold the lines of one source and one target; the error
+            names the least memory that would suffice.
     """
     row, left = matrix.row_bytes, memory - kept - matrix.swept_bytes
     smallest = row * max(1, min(matrix.threads, rows))

@@ -23,7 +23,7 @@ _OF_ALL: Final = ("diameter", "radius", "diameter_pair", "center", "central_sour
 
 
 def summarize(matrix: PreparedMatrix, rows: int | None = None, monitor: Monitor | None = None) -> dict[str, Any]:
-    """Find rows of a prepared graph and return their summary.
+    """Compute rows of a prepared graph and return their summary.
 
     Args:
         matrix: the prepared graph.

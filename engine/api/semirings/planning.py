@@ -32,12 +32,12 @@ from storage.semirings import SEMIRINGS, Semiring, semiring_of
 ENTRY: Final = {TREE: 4.5e-9, MERGED: 4.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
 SEARCHED: Final = {TREE: 0.0, MERGED: 6.0e-10, PRODUCT: 6.0e-9, REACHED: 1.0e-10}
 PREPARED: Final = {TREE: 5.0e-7, MERGED: 8.0e-7, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
-#: Searches of products are slower by the factor LARGE if a block of sources takes more than LARGE_BYTES.
+#: Searches of products are slower by the factor LARGE if the products of a block of sources take over LARGE_BYTES.
 LARGE: Final = 6
 LARGE_BYTES: Final = 2**24
-#: Processor seconds for each arc of a dense graph, to find and discard the arcs that no bottleneck needs.
+#: Processor seconds to find and discard an arc of a dense graph that no bottleneck needs.
 SIFTED: Final = 2.0e-8
-#: Bytes of working memory: _SPACE for each vertex and thread, _ONCE for each arc and vertex once in a solve.
+#: Bytes of working memory: _SPACE for each vertex in each thread, _ONCE for each arc and each vertex of the graph.
 _SPACE, _ONCE = 32, 48
 #: Most bytes of the rows of one batch; two batches are in memory at the same time.
 _BATCH_BYTES: Final = 2**26

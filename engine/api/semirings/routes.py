@@ -21,8 +21,8 @@ def path_with(
     """Return the vertices of a path that has the best value, and the fewest arcs of all such paths.
 
     The search is breadth first.  For bottlenecks and reachability it uses the arcs that are no worse than the value.
-    For products it uses the *tight* arcs: those whose head has the product of the tail times the weight.  This holds to
-    the last bit, because the search that found the products multiplied in the same order.
+    For products it uses *tight* arcs: the product of the tail times the weight is the product of the head.  The two are
+    equal to the last bit, because the search that found the products multiplied in the same order.
 
     Args:
         graph: the graph, in which no path passes through a terminal.

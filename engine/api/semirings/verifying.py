@@ -2,7 +2,7 @@
 
 The searches are rounds of Bellman-Ford in NumPy, on the weights themselves, without ranks, trees, heaps or components.
 Results must agree exactly: bottlenecks are weights, and the greatest rounded product does not depend on the order of
-the search, because rounding never makes a greater product the lesser one.
+the search, because rounding is monotone: it never reverses the order of two products.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SEARCH: Final = 64
 
 
 class ValuesAgain:
-    """Searches the graph of one store again.
+    """Searches the graph of one store again, for the values of its semiring.
 
     Attributes:
         cost: work of a search from one source, in the unit of ``engine.api.verify.FREE_WORK``.

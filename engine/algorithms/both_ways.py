@@ -2,10 +2,9 @@
 
 *Parts* are sets of vertices in a tree; the *border* of a part are the vertices of the parts above that it touches.
 
-Both directions come from one elimination, which finds the lengths from each part to its border and from the border to
-the part.  ``engine.algorithms.part_lengths`` extends the lengths to the border, so that they lead to all parts above.
-This module transposes the lengths from the border and extends them in the same way: the results are the tables of the
-reversed graph.
+One elimination serves both directions: it finds the lengths from each part to its border, and from the border to the
+part.  ``engine.algorithms.part_lengths`` extends the former, so that they lead to all parts above.  This module
+transposes the latter, and extends them in the same way.  The results are the tables of the reversed graph.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class FoundTables:
 
     Attributes:
         forward: the tables of all parts one after the other, as ``Lengths.flat``.
-        backward: the tables of the reversed graph; None if the graph is undirected, because they equal ``forward``.
+        backward: the tables of the reversed graph; None for an undirected graph, for which they equal ``forward``.
         eliminated: the intermediate results of elimination.  With them, the tables of some parts can be computed again
             without computing those of all other parts.
     """

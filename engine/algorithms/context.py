@@ -27,7 +27,7 @@ class SolveContext:
         monitor: receives the progress, and is asked whether to stop.
         facts: whether the summary of the rows is wanted.
         also: for each further quantity of arcs (such as a toll), by name, the sink of its sums along shortest paths.
-        first: the number of the result's row that is the first row of the rectangle.
+        first: the first row of the rectangle, as a row number of the result; above 0 if the solve resumes.
     """
 
     profile: GraphProfile

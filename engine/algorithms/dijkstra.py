@@ -33,12 +33,13 @@ FIRST_ENTRIES: Final = 2**21
 #: Most entries of the first batch where it is enlarged to keep all threads busy.
 BUSY_ENTRIES: Final = 2**25
 
-#: One thread is started for this many seconds of searches.  On 16 processors, all threads took 1.1 to 1.7 times as long
-#: as this number of threads for graphs of 900 to 1,600 vertices.  For 2,000 to 7,300 vertices, the two times differed
-#: by less than a tenth.
+#: One thread is started for each SHARE_SECONDS of predicted searches.  On 16 processors, starting all threads instead
+#: took 1.1 to 1.7 times as long for graphs of 900 to 1,600 vertices.  For 2,000 to 7,300 vertices, the two times
+#: differed by less than a tenth.
 SHARE_SECONDS: Final = 0.004
-#: Searches predicted to take less than this many seconds on all threads begin as one compiled call.  For matrices of
-#: 128 to 512 MB that call took 0.45 to 0.9 times as long as threads of Python on 64 processors, 0.7 to 1.03 on 16.
+#: Searches that are predicted to take less than this many seconds on all threads begin in one compiled call.  For
+#: matrices of 128 to 512 MB, this call took 0.45 to 0.9 times as long as threads of Python on 64 processors, and 0.7 to
+#: 1.03 times as long on 16.
 SHORT_SECONDS: Final = 0.5
 
 
@@ -65,8 +66,8 @@ class RowBatches:
             stop = min(start + self._size, self._rows)
             yield range(start, stop)
             rate = (stop - start) / max(time.perf_counter() - began, 1e-6)
-            # sizes grow at most fourfold, because the rate of one batch may not be typical: that of the first batch
-            # includes compiling and preparing
+            # a batch is at most four times as large as the previous one, because a single rate may not be typical: the
+            # time of the first batch includes compiling and preparing
             wanted = max(int(rate * BATCH_SECONDS), min(self._busy, int(rate * BUSY_SECONDS)))
             wanted = min(wanted, 4 * self._size)
             self._size = min(self.most, max(self._tile, wanted // self._tile * self._tile))
@@ -85,7 +86,7 @@ class RowSearch:
         monitor: receives the progress, in rows.
         batch: the largest number of rows in a batch; it is rounded down to whole tiles, but to no less than one tile.
         unit: promises that all arcs weigh 1.
-        known: rows that the planner's trial runs have computed already; None if there are none.
+        known: rows that trials during planning have computed already; None if there are none.
         seconds: predicted seconds of all searches on one thread; None if nothing was predicted.
     """
 

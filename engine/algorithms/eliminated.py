@@ -1,4 +1,4 @@
-"""The intermediate results of elimination, kept so that some parts can be computed again without all others.
+"""The intermediate results of elimination; with them, some parts can be computed again without all other parts.
 
 *Parts* are sets of vertices in a tree; the *border* of a part are the vertices of the parts above that it touches.  A
 part is assembled from its arcs and from the lengths among the borders of the parts below it (``rests``).  So new
@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Eliminated:
-    """The lengths that elimination finds in addition to those inside parts, in flat arrays, one part after the other.
+    """The lengths to, from and inside the borders of parts, which elimination finds; flat, one part after the other.
 
     Attributes:
         parts: the parts.

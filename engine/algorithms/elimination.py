@@ -34,7 +34,7 @@ PART_UPDATES: Final = 2**26
 PART_SIDE: Final = 1024
 #: A batch of several parts has at most about this many updates per thread; a stop is possible between batches.
 BATCH_UPDATES: Final = 2**30
-#: Each thread of a batch has at least this many updates; smaller batches use fewer threads.
+#: Each thread of a batch gets at least about this many updates; a small batch is computed by fewer threads.
 EACH: Final = 2**21
 #: When lengths are extended, work is cut into items: ITEMS for each thread, each of at least about ITEM_UPDATES
 #: updates.
@@ -73,9 +73,9 @@ def _transpose(out, block, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, inline="always")
 def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
-    """Relax the rest of a block by the paths through its closed half.
+    """Relax all of a block but its closed half by the paths through this half.
 
-    ``spans`` holds the first row and the size of the closed half, then of the other half.
+    ``spans`` holds first row and size of the closed half, then first row and size of the other half.
     """
     d, start, stride = block
     at, size, to, rest = spans
@@ -105,7 +105,7 @@ def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
 def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
     """Run Floyd-Warshall inside a block, in the order of ``engine.algorithms.floyd_warshall.recursive``.
 
-    ``spare`` is scratch for panels.
+    ``spare`` is work space for copies of panels.
     """
     d, stride = block[0], block[2]
     stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, number of vertices, number of closed halves
@@ -133,7 +133,7 @@ def _close(block, n, spare, form, buffers):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _place(position, start, stop, border):  # type: ignore[no-untyped-def]
-    """Return the row of a position in the *front* of a part: the matrix over its vertices, then those of its border."""
+    """Return the row of a position in the *front* of a part, a matrix over the vertices of the part and its border."""
     if position < stop:
         return position - start
     return stop - start + np.searchsorted(border, position)
@@ -380,7 +380,7 @@ class SmallParts:
 
 
 def _levels(height: Indices, among: npt.NDArray[np.bool_]) -> Iterator[Indices]:
-    """Return the parts of each height that the mask ``among`` selects, from the lowest height to the highest."""
+    """Return, for each height from the lowest to the highest, the parts of this height in the mask ``among``."""
     some = np.flatnonzero(among)
     order = some[np.argsort(height[some], kind="stable")]
     cuts = np.flatnonzero(np.diff(height[order])) + 1
@@ -388,7 +388,7 @@ def _levels(height: Indices, among: npt.NDArray[np.bool_]) -> Iterator[Indices]:
 
 
 def small_parts(parts: Parts) -> npt.NDArray[np.bool_]:
-    """Return a mask of the parts that are within PART_UPDATES and PART_SIDE, as are all parts below them."""
+    """Return a mask of the small parts: they and all parts below them are within PART_UPDATES and PART_SIDE."""
     small = (parts.updates()[0] <= PART_UPDATES) & (parts.sizes + parts.depths <= PART_SIDE)
     for i, above in enumerate(parts.parents.tolist()):
         if above >= 0 and not small[i]:

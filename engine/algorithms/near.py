@@ -38,8 +38,8 @@ Found = tuple[Indices, npt.NDArray[np.int32], Array]
 PIECE: Final = 64
 #: Number of pieces that are searched first; the size of the result is predicted from them.
 SAMPLED: Final = 16
-#: Seconds between two checks of a thread that waits because too many entries are in memory: they cannot be written
-#: before another thread has finished an earlier piece.
+#: If too many entries are in memory, a thread waits until another thread has finished an earlier piece, because entries
+#: are written in order.  The waiting thread checks again after this number of seconds.
 WAIT: Final = 0.002
 #: Least number of entries in a thread's buffer.
 BUFFER: Final = 1 << 16
@@ -217,8 +217,8 @@ class NearSearches:
     def _too_far(self) -> bool:
         """Return whether a thread must wait because too many entries are in memory.
 
-        Entries are written once another thread has finished an earlier piece.  If no thread is searching, the next
-        piece to search is the earliest that is missing, so the thread must not wait.
+        Entries are written in order, so they wait for earlier pieces, which other threads are searching.  If no thread
+        is searching, this thread will search the earliest missing piece, so it must not wait.
         """
         with self._lock:
             return self._spill is not None and self.held > self._most_held and self._searching > 0
@@ -255,8 +255,8 @@ class NearSearches:
             team: the threads.
             pieces: the first source of each piece.
             monitor: receives the progress in rows.
-            check: called by any thread after each piece with the number of entries; an exception that it raises ends
-                the run.
+            check: called by any thread after each piece, with the number of entries found so far; an exception that it
+                raises ends the run.
 
         Raises:
             Cancelled: the monitor asked to stop.

@@ -156,7 +156,7 @@ class PartWork:
         self.monitor.step(int(self.parts.updates()[0][i]) - part.done)
 
     def extend(self, tables: Tables, i: int, up: Array, owner: Array) -> None:
-        """Fill the columns of one part's table that lead to the parts above (step 2).
+        """Fill those columns of a part's table that hold the lengths to the parts above (step 2).
 
         Args:
             tables: the tables of all parts; those of the parts above are already filled.
@@ -202,7 +202,7 @@ class PartWork:
 class _OnePart(Monitor):
     """Passes the progress of one part's products on to a monitor, and counts their updates.
 
-    A part may hold most of the graph.  So a request to stop is noticed not only between parts, but also within one.
+    A part may hold most of the graph.  So requests to stop are noticed during the products of a part, too.
     """
 
     def __init__(self, whole: Monitor) -> None:
@@ -243,7 +243,7 @@ class _Arcs:
         order = np.flatnonzero(todo[first])
         order = order[np.argsort(first[order], kind="stable")]
         self._tails, self._heads = tails[order], heads[order]
-        weights = graph.weights[order] + 0  # -0.0, whose bits sort below every number, becomes 0.0
+        weights = graph.weights[order] + 0  # -0.0 becomes 0.0, because the bits of -0.0 sort below those of all numbers
         if kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit the type
             weights = np.minimum(weights, int(kind.unreachable))
         self._weights = weights.astype(kind.dtype)

@@ -11,7 +11,7 @@ of all-pairs shortest paths", 2014) with full recursion, as in supernodal Floyd-
 3. For some sources at a time, from the last part to the first: D[sources, part] is the minimum of the lengths that
    step 2 found and of D[sources, border] (x) the lengths from the border to the part; (x) is the min-plus product.
 
-In step 3 each of the n rows takes, for each vertex, one update for every vertex of the border of its part: some tens of
+In step 3 every entry of the matrix takes as many updates as the border of its column's part has vertices: some tens of
 n^2 updates in all if separators are small.  Steps 1 and 2 take far fewer.  The whole matrix is never in memory.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _partition(context: SolveContext, grain: Grain) -> tuple[Parts, GraphProfile]:
-    """Return the parts, and the graph; floats of both signs are replaced by weights reduced by potentials.
+    """Return the parts and the graph; if weights are floats of both signs, the graph has reduced weights.
 
     Raises:
         NegativeCycle: there is a negative cycle; this is checked only if weights are reduced by potentials.
@@ -128,7 +128,7 @@ def run_on_device(context: SolveContext) -> Summary:
 
 @dataclass(frozen=True)
 class PreparedParts:
-    """The results of steps 1 and 2 with parts of a size that suits a GPU, which computes some rows at a time from them.
+    """The results of steps 1 and 2, with parts of a size that suits a GPU.  The GPU computes rows from them (step 3).
 
     Attributes:
         parts: the parts.

@@ -11,8 +11,8 @@ from engine.model.blocks import GRAIN, cut, triangle
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
 
-#: Most work of a thread between two calls of the monitor: updates times the bytes of an entry.  It takes 0.04 s with
-#: the widest vectors, and half a second with the narrowest.
+#: Most work of a thread between two calls of the monitor: updates times the bytes of an entry.  This work takes 0.04 s
+#: with the widest vectors, and half a second with the narrowest vectors.
 PIECE: Final = 2**34
 #: Most columns of C, and most columns of A, in a piece of a product; the number of rows follows from PIECE.
 SIDE: Final = 2048

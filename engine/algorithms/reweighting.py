@@ -1,9 +1,9 @@
 """New weights for some arcs of a prepared graph: only the parts that they may change are computed again.
 
 The elimination of a part depends on its arcs and on the parts below it.  So the parts that hold changed arcs, and all
-parts above these, are eliminated again.  Their tables are extended again, from the top down.  Any other part is
-extended again only if the line of a vertex of its border has changed.  The same code adds in the same order as when a
-whole graph is prepared, so both ways give the same tables to the last bit.
+parts above these, are eliminated again.  Their tables are extended again, from the top down.  The table of any other
+part is extended again only if the line of a vertex of its border has changed.  The code is the same as that which
+prepares a whole graph, and adds in the same order, so both give the same tables to the last bit.
 """
 
 from __future__ import annotations

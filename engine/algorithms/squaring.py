@@ -108,7 +108,7 @@ class _CpuProducts:
         return square
 
     def longer(self, rows: Array, weights: Array) -> Array:
-        """Return the shortest lengths over one arc more than those in ``rows``.
+        """Return the product of ``rows`` and ``weights``: shortest lengths over at most one arc more than ``rows`` has.
 
         The lengths are written into the spare matrix; ``rows`` becomes the spare, which the next product overwrites.
         """
@@ -121,7 +121,7 @@ class _CpuProducts:
         return all(np.array_equal(one[i:j], other[i:j]) for i, j in cut((0, len(one)), GRAIN))
 
     def _times(self, product: Array, a: Array, b: Array, *, whole: bool) -> None:
-        """Set ``product`` to A (x) B, the product of two powers of one matrix; if ``whole``, A has all of its rows."""
+        """Set ``product`` to A (x) B, a product of powers of one matrix; ``whole`` says whether A has all n rows."""
         product[:] = a
         upper = whole and self._symmetric
         multiply(self._backend, product, a, b, nonnegative=self._nonnegative, upper=upper, monitor=self._monitor)

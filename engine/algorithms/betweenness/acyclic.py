@@ -23,13 +23,13 @@ PIECE: Final = 64
 
 
 class ForwardPasses:
-    """Counts paths in a graph whose arcs lead to larger numbers; several threads may use it at the same time.
+    """Counts paths in a graph whose arcs lead to larger vertex numbers; several threads may use it at the same time.
 
     Args:
         arcs: the arcs; distances over them are whole numbers that fit int32.
-        sources: the sources, int64; for each source the vertex at which none of its flow ends, or -1; and by which
-            number all flow of the source is multiplied, float64.
-        kept: float64, shape (n,): the flow from every source that ends at each vertex.
+        sources: three arrays of shape (sources,): the sources, int64; for each source the vertex at which none of its
+            flow ends, -1 for none, int64; and the factor by which all flow of the source is multiplied, float64.
+        kept: float64, shape (n,): the flow that ends at each vertex, the same for every source.
     """
 
     def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices, Floats], kept: Floats) -> None:
@@ -39,7 +39,7 @@ class ForwardPasses:
         self._blocks = -(-n >> BLOCK) + 1
         into, tails, places = transposed(arcs.indptr, arcs.heads)
         weights = arcs.weights[places] if len(arcs.weights) else np.ones(len(places), np.int32)
-        # an arc that is longer than any distance is never tight, and its sum with a distance has to fit int32
+        # an arc longer than any distance is never tight; its weight is limited, so that sums with distances fit int32
         lengths = np.minimum(weights, WORK_TYPES["int32"].largest).astype(np.int32)
         self._sides = (arcs.indptr, arcs.heads), (into, tails)
         self._both = (
@@ -48,19 +48,19 @@ class ForwardPasses:
         )
 
     def piece(self, share: int) -> int:
-        """Return how many sources a thread takes at once if it has to do ``share`` in all."""
+        """Return the number of sources that a thread takes at once, if there are ``share`` sources for each thread."""
         return whole_groups(min(PIECE, share))
 
     def near(self) -> Indices:
-        """Return the positions of the sources that have arcs out, those near each other next to each other; one source
-        if none has.
+        """Return the positions of the sources that have outgoing arcs, ordered so that sources near each other in the
+        graph are adjacent; one position if no source has such arcs.
         """
         indptr = self._sides[0][0]
         return near_each_other(self._sources[0], int(np.searchsorted(indptr, indptr[-1])), *self._sides)
 
     def worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
-        """Return the function with which a thread counts the paths from some sources, as
-        :meth:`engine.algorithms.betweenness.rows.RowPasses.worker` does.
+        """Return a function that counts the paths from some sources in one thread; its arguments and result are those
+        of the function from :meth:`engine.algorithms.betweenness.rows.RowPasses.worker`.
         """
         far, space = np.int32(self._kind.unreachable), self._space(flows=len(sums[3]) > 0)
 
@@ -88,11 +88,11 @@ class ForwardPasses:
 
 
 def _filled(indptr: Indices, *facts: tuple[npt.NDArray[Any], int]) -> tuple[npt.NDArray[Any], ...]:
-    """Return arcs (CSR) with further ones, so that the number of arcs of each vertex is a multiple of ``STEP``.
+    """Return arcs in compressed sparse rows, padded so that each vertex has a multiple of ``STEP`` arcs.
 
     Args:
-        indptr: where the arcs of each vertex begin.
-        facts: something about each arc, and what it is for the further arcs.
+        indptr: the index at which the arcs of each vertex begin.
+        facts: for each array to return, its values for the arcs, and the value for all padding arcs.
     """
     counts = np.diff(indptr)
     wide = np.zeros(len(indptr), np.int64)

@@ -1,10 +1,10 @@
-"""Folds the trees of an undirected graph, so that shortest paths are counted between the other vertices only.
+"""Folds the trees of an undirected graph, so that searches count shortest paths in the rest of the graph, the core.
 
-The vertices that are left if vertices with one neighbour are removed again and again are the *core*.  A shortest path
-between two of them never enters a tree, and the only way between a tree and the rest leads through the vertex of the
-core on which the tree hangs.  So a search from a vertex of the core stands for the searches from all vertices that are
-folded into it, and a path to it for the paths to all of these.  What passes through the trees themselves follows from
-the numbers of vertices on both sides.
+If vertices with one neighbour are removed again and again, the vertices that remain are the *core*.  The removed
+vertices form trees, each of which hangs on one vertex of the core.  A shortest path between two vertices of the core
+enters no tree, and every path that leaves a tree leads through the vertex on which the tree hangs.  So a search from a
+vertex of the core stands for the searches from all vertices that are folded into it, and a path to a vertex of the core
+stands for the paths to all of them.  Paths inside trees are counted from the numbers of vertices of branches alone.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from storage.graph.graph import Graph
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Trees are folded only if they have at least this share of the vertices; the core is a graph of its own.
+#: Trees are folded only if they have at least this share of the vertices, because the core is a further graph to make.
 LEAST_SHARE: Final = 0.05
-#: Trees are folded only if searches from all vertices would visit more vertices and arcs than this, in all: fewer are
-#: visited in milliseconds.
+#: Trees are folded only if searches from all vertices would visit at least this number of vertices and arcs together:
+#: fewer are visited in milliseconds.
 LEAST_VISITS: Final = 1_000_000
 #: Bytes of memory that a fold takes for each vertex.
 VERTEX_BYTES: Final = 48
@@ -39,13 +39,15 @@ class Fold:
 
     Attributes:
         graph: the graph.
-        core: the graph of the core without vertices that have no arc; its labels are those of the whole graph.
+        core: the graph of the core, without isolated vertices; its labels are those of the whole graph.
         vertices: int64, shape (core.n,): the index of each vertex of the core in the whole graph, ascending.
         arcs: int64, shape (core.arcs,): the index of each arc of the core in the whole graph, ascending.
         folded: float64, shape (core.n,): the number of vertices that each vertex of the core stands for.
         others: int64, shape (n,): the number of other vertices in the component of each vertex.
-        through: int64, shape (n,): the pairs whose paths pass through each vertex in or into the trees on it.
-        over: int64, shape (arcs,): the pairs whose path leads over each arc of the trees; 0 for arcs of the core.
+        through: int64, shape (n,): the number of pairs whose paths pass through each vertex, and begin or end in one of
+            the branches that hang on it.
+        over: int64, shape (arcs,): the number of pairs whose path leads over each arc of the trees; 0 for arcs of the
+            core.
     """
 
     graph: Graph
@@ -58,17 +60,18 @@ class Fold:
     over: Indices
 
     def by_vertex(self, core: Floats) -> Floats:
-        """Return what passes through each vertex of the whole graph.
+        """Return the flow through each vertex of the whole graph, shape (n,).
 
         Args:
-            core: what passes through each vertex of the core between trees on different vertices.
+            core: shape (core.n,): the flow through each vertex of the core, on paths between vertices that are folded
+                into two other vertices of the core.
         """
         found = self.through.astype(np.float64)
         found[self.vertices] += core
         return found
 
     def by_arc(self, core: Floats) -> Floats:
-        """Return what passes over each arc of the whole graph; ``core`` has what passes over the arcs of the core."""
+        """Return the flow over each arc of the whole graph; ``core`` is the flow over each arc of the core."""
         found = self.over.astype(np.float64)
         found[self.arcs] = core
         return found
@@ -80,12 +83,12 @@ def fold_trees(graph: Graph, *, decimal: bool, arcs: bool) -> Fold | None:
     Args:
         graph: the graph.
         decimal: whether floats of few decimals are taken as whole multiples of a decimal unit.
-        arcs: whether to find the pairs whose path leads over each arc of the trees, too.
+        arcs: whether to count also the pairs whose path leads over each arc of the trees.
 
     Returns:
-        The graph with folded trees.  None if it is directed or has terminals, if too little would be folded to be worth
-        it, or if its weights need sums of floats: such sums depend on where a path begins, so that paths in the core
-        may be equally long from one vertex of a tree and not from another.
+        The graph with folded trees.  None if the graph is directed or has terminals, if too few vertices would be
+        folded, or if lengths are sums of floats.  Such sums depend on where a path begins, so two paths in the core may
+        be equally long from one vertex of a tree, but not from another vertex of the same tree.
     """
     n = graph.n
     if graph.directed or graph.terminals or n * (n + graph.arcs) < LEAST_VISITS:
@@ -99,8 +102,8 @@ def fold_trees(graph: Graph, *, decimal: bool, arcs: bool) -> Fold | None:
     if len(removed) < LEAST_SHARE * n:
         return None
     totals = sum_components(indptr, heads, removed, parent, sizes)
-    # without the vertex, its component falls into the branches on it and the rest, and the pairs between two of these
-    # are all pairs of others, less those inside of one
+    # If a vertex is removed, its component falls into the branches on the vertex and a remainder.  Counted are the
+    # pairs between two branches, and those between a branch and the remainder.
     through = (sizes - 1) * (2 * (totals - sizes) + sizes - 1) - squares
     core, vertices, inside = _core(graph, parent)
     over = _over(graph, parent, sizes * (totals - sizes)) if arcs else np.zeros(0, np.int64)
@@ -108,7 +111,7 @@ def fold_trees(graph: Graph, *, decimal: bool, arcs: bool) -> Fold | None:
 
 
 def _whole(graph: Graph, *, decimal: bool) -> bool:
-    """Return whether lengths are sums of whole numbers above 0, so that they do not depend on the order of a sum."""
+    """Return whether lengths are sums of whole numbers above 0, so that they do not depend on the order of addition."""
     least, largest = graph.weights.min().item(), graph.weights.max().item()
     if least <= 0:
         return False
@@ -118,7 +121,7 @@ def _whole(graph: Graph, *, decimal: bool) -> bool:
 
 
 def _core(graph: Graph, parent: npt.NDArray[np.int32]) -> tuple[Graph, Indices, Indices]:
-    """Return the graph of the vertices that are left and have arcs, and the indices of these vertices and arcs."""
+    """Return the graph of the core without isolated vertices, and the indices of its vertices and arcs in ``graph``."""
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     left = parent < 0
     arcs = np.flatnonzero(left[tails] & left[graph.heads])
@@ -133,12 +136,12 @@ def _core(graph: Graph, parent: npt.NDArray[np.int32]) -> tuple[Graph, Indices, 
 
 
 def _over(graph: Graph, parent: npt.NDArray[np.int32], pairs: Indices) -> Indices:
-    """Return the pairs whose path leads over each arc between a vertex and its parent, in one direction.
+    """Return, for each arc of the trees, the number of pairs whose path leads over the arc in its direction.
 
     Args:
         graph: the graph.
         parent: the parent of each removed vertex, -1 for other vertices.
-        pairs: the pairs of a vertex in the branch that begins at each vertex, and one outside of it.
+        pairs: for each vertex, the number of pairs of a vertex in its branch and a vertex outside this branch.
     """
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     up, down = parent[tails] == graph.heads, parent[graph.heads] == tails

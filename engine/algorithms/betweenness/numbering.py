@@ -1,9 +1,9 @@
 """Prepares arcs for searches that count shortest paths: renumbers vertices, and makes weights whole where possible.
 
-Neighbours get numbers near each other, as for all searches.  Where arcs weigh zero, vertices are numbered so that such
-arcs lead to larger numbers, because paths over them can only be counted in such an order (``engine.devices.cpu.
-betweenness.counting``).  Such an order exists unless arcs of weight zero form a cycle; then the number of shortest
-walks is infinite, and the graph is refused.
+Neighbours get numbers near each other, as for all searches.  Vertices are numbered so that arcs of weight zero lead to
+larger numbers, because paths over such arcs can only be counted in this order (``engine.devices.cpu.
+betweenness.counting``).  The order exists unless arcs of weight zero form a cycle.  With such a cycle the number of
+shortest walks is infinite, and the graph is refused.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class PathArcs:
     """Arcs of a graph whose vertices are renumbered.
 
     Attributes:
-        indptr: int64, shape (n + 1,); vertices without arcs out have the largest numbers, and if there is no cycle, all
-            arcs lead to larger numbers.
+        indptr: int64, shape (n + 1,).  Vertices without outgoing arcs have the largest numbers.  If the graph has no
+            cycle, all arcs lead to larger numbers.
         heads: int32, shape (arcs,).
         weights: shape (arcs,), int32 if a key of the heap holds the distance and the vertex, else int64 or float64;
             empty where all arcs weigh the same.
-        moved: int64, shape (arcs,): the index that each arc had in the graph.
+        moved: int64, shape (arcs,): the index of each arc in the graph before renumbering.
         rank: int32, shape (n,): the new number of each vertex.
         bits: number of bits of a heap key that hold the vertex; 0 where a key is too short for distance and vertex.
         unit, power: a sum of ``weights``, times ``unit`` and divided by ``power``, is a length in the graph's own
@@ -71,8 +71,8 @@ def number_arcs(graph: Graph, *, decimal: bool) -> PathArcs:
 
     Args:
         graph: the graph; no weight is negative.
-        decimal: whether floats of few decimals are taken as whole multiples of a decimal unit, so that rounding makes
-            no two equally long paths differ.
+        decimal: whether floats of few decimals are taken as whole multiples of a decimal unit, so that equally long
+            paths have equal sums.
 
     Raises:
         InvalidRequest: a weight is negative, arcs of weight zero form a cycle, or a sum may be too large for its type.
@@ -119,8 +119,8 @@ def _key_bits(n: int, weights: Array) -> int:
 
 
 def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
-    """Return the vertices in their new order, those without arcs out last; if ``zeros``, arcs of weight zero lead from
-    earlier to later vertices.
+    """Return the vertices in their new order: vertices without outgoing arcs last; if ``zeros``, the tail of each arc
+    of weight zero before its head.
     """
     indptr, heads = fixed(graph.indptr), fixed(graph.heads)
     order: npt.NDArray[np.int32] = np.arange(graph.n, dtype=np.int32)
@@ -138,8 +138,8 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     component, found = strong_components(fixed(ends), fixed(heads[free]))
     if int(component.max(initial=-1)) + 1 < graph.n:
         _refuse_cycle(graph, component, tails, free)
-    # an arc of weight zero never leads to a component found later, so in the reverse of ``found`` such arcs lead
-    # forward; only the vertices at the ends of such arcs are ordered in this way, and all other vertices come before
+    # an arc of weight zero never leads to a component that is found later.  So in the reverse of ``found`` such arcs
+    # lead forward.  Only the vertices at the ends of such arcs are put in this order; all other vertices come before
     # them
     touched = np.zeros(graph.n, np.bool_)
     touched[tails[free]] = touched[heads[free]] = True
@@ -148,13 +148,13 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
 
 
 def _forward(graph: Graph, indptr: Indices, heads: npt.NDArray[np.int32]) -> npt.NDArray[np.int32] | None:
-    """Return the vertices in an order in which all arcs lead forward; None if there is none."""
+    """Return the vertices in an order in which all arcs lead forward; None if there is no such order."""
     if not graph.directed or graph.arcs == 0:
         return None
     reached = np.zeros(graph.n, np.bool_)
     reached[heads] = True
     if reached.all() or np.all(np.diff(indptr)):
-        return None  # on the way from any vertex, or back from it, there is always a further arc
+        return None  # every vertex has an incoming arc, or every vertex an outgoing one, so there is a cycle
     component, found = strong_components(indptr, heads)
     if int(component.max(initial=-1)) + 1 < graph.n or np.any(heads == np.repeat(np.arange(graph.n), np.diff(indptr))):
         return None
@@ -163,7 +163,7 @@ def _forward(graph: Graph, indptr: Indices, heads: npt.NDArray[np.int32]) -> npt
 
 
 def _sinks_last(order: npt.NDArray[np.int32], indptr: Indices) -> npt.NDArray[np.int32]:
-    """Return ``order`` with the vertices without arcs out behind the others."""
+    """Return ``order`` with all vertices without outgoing arcs moved to its end."""
     inner = np.diff(indptr)[order] > 0
     return order if inner.all() else np.concatenate([order[inner], order[~inner]])
 

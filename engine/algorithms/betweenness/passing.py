@@ -1,4 +1,4 @@
-"""Runs searches from all sources on threads; each thread has its own sums, which are added up once at the end."""
+"""Counts shortest paths by searches from all sources, on threads; the sums of all threads are added up at the end."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Indices = npt.NDArray[np.int64]
 
 #: Most sources that a thread takes at once.
 PIECE: Final = 64
-#: Most vertices and arcs, in all, that a thread visits for the sources that it takes at once, if it takes several.
+#: If a thread takes several sources at once, it visits at most this number of vertices and arcs for all of them.
 VISITED: Final = 5_000_000
 #: Least number of pieces into which the sources of each thread are cut.
 PIECES: Final = 32
-#: Number of sources that a trial takes together.
+#: Number of sources of a trial, if sources are searched from at the same time.
 SAMPLE: Final = 64
-#: Least number of sources for which searches side by side are faster than single ones.
+#: Least number of sources for which simultaneous searches are faster than one search after the other.
 FEW_ROWS: Final = 32
 
 
@@ -54,14 +54,14 @@ class PassingTask:
 
     Attributes:
         sources: int64, shape (sources,).
-        own: int64, shape (sources,): for each source the vertex at which none of its flow ends (itself), or -1.
+        own: int64, shape (sources,): the vertex at which no flow of each source ends (the source itself); -1 for none.
         kept: float64, shape (n,): what each vertex keeps of every source; all 0 where targets are listed.
         first: int64, shape (sources + 1,): where the listed targets of each source begin; empty without a list.
         targets: int32: the listed targets.
         flows: float64: what each listed target keeps, more than 0.
         ends: whether to count the flow that begins and ends at each vertex.
         arcs: whether to count the flow over each arc.
-        times: float64, shape (sources,): by which number all flow of each source is multiplied; empty for 1.
+        times: float64, shape (sources,): the factor by which all flow of each source is multiplied; empty if all are 1.
     """
 
     sources: Indices
@@ -75,11 +75,13 @@ class PassingTask:
     times: Floats = field(default_factory=lambda: np.zeros(0))
 
     def factors(self) -> Floats:
-        """Return by which number all flow of each source is multiplied."""
+        """Return the factor by which all flow of each source is multiplied, shape (sources,)."""
         return self.times if len(self.times) else np.ones(len(self.sources))
 
     def sums(self, arcs: int) -> tuple[Floats, ...]:
-        """Return zeros for the sums of one thread: flow through vertices, beginning there, ending there, over arcs."""
+        """Return four arrays of zeros for the sums of one thread: the flow that passes through each vertex, begins
+        there and ends there, and the flow over each arc.
+        """
         n = len(self.kept)
         few = n if self.ends else 0
         return np.zeros(n), np.zeros(few), np.zeros(few), np.zeros(arcs if self.arcs else 0)
@@ -110,12 +112,12 @@ def thread_bytes(n: int, arcs: int, task: PassingTask, *, together: bool) -> int
         n: number of vertices.
         arcs: number of arcs.
         task: what is counted.
-        together: whether sources are taken together; otherwise one search begins after the other.
+        together: whether the thread searches from several sources at the same time; otherwise from one at a time.
     """
     sums = n * (8 + 16 * task.ends) + 8 * arcs * task.arcs
     if not together:
         return sums + 56 * n
-    # the rows of distances, lines of counts and lengths, lists of vertices, and of tight arcs
+    # rows of distances; counts and lengths of sixteen sources at each vertex; lists of vertices; lists of tight arcs
     return sums + min(HELD_BYTES, 4 * n * HELD_ROWS) + 470 * n + (6 + 8 * task.arcs) * arcs
 
 
@@ -134,7 +136,7 @@ class PassingSearches:
         self._sums: list[tuple[Floats, ...]] = []
         self._rows: RowPasses | ForwardPasses | None = None
         self._order: Indices | None = None
-        #: Whether sources may be taken together, which is faster and takes more memory.
+        #: Whether a thread may search from several sources at the same time, which is faster and takes more memory.
         self.gather = True
 
     def run(self, team: Team, monitor: Monitor, rows: Indices | None = None) -> Passed:
@@ -186,9 +188,9 @@ class PassingSearches:
         return self._joined()
 
     def samples(self, most: int) -> tuple[list[Indices], int]:
-        """Return sources for a trial, and how many sources all searches take as long as.
+        """Return the batches of sources for a trial, and the number of sources to which its time is scaled up.
 
-        Sources that are taken together are tried together, and those without arcs out take no time.
+        If searches are simultaneous, those of the trial are, too; then sources without outgoing arcs take no time.
 
         Args:
             most: the largest number of sources that are tried one after the other.
@@ -201,13 +203,13 @@ class PassingSearches:
         return [near[first : first + SAMPLE]], len(near)
 
     def _near(self, by_rows: RowPasses | ForwardPasses) -> Indices:
-        """Return the sources with arcs out, those that are near each other next to each other."""
+        """Return the sources with outgoing arcs, ordered so that sources near each other in the graph are adjacent."""
         if self._order is None:
             self._order = by_rows.near()
         return self._order
 
     def _piece(self, rows: int, threads: int) -> int:
-        """Return how many sources a thread takes at once."""
+        """Return the number of sources that a thread takes at once, if ``rows`` sources are searched in all."""
         n, arcs = len(self._task.kept), len(self._arcs.heads)
         if (by_rows := self._by_rows(rows)) is not None:
             return by_rows.piece(-(-rows // threads))
@@ -262,7 +264,7 @@ class PassingSearches:
         return search
 
     def together(self, count: int) -> bool:
-        """Return whether ``count`` sources are taken together, because that is faster and exact."""
+        """Return whether ``count`` sources are searched from at the same time, because that is faster and exact."""
         exact = self._arcs.longest <= RowPasses.LONGEST
         return self.gather and count >= FEW_ROWS and not len(self._task.first) and exact
 

@@ -1,4 +1,4 @@
-"""Finds rows of distances from several sources by simultaneous searches, and counts the shortest paths in them."""
+"""Finds rows of distances by simultaneous searches from several sources, then counts shortest paths from these rows."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Indices = npt.NDArray[np.int64]
 HELD_ROWS: Final = 512
 #: Most bytes of the rows of distances that a thread holds; it holds at least one row, even if that row is larger.
 HELD_BYTES: Final = 64 << 20
-#: How many keys are told apart where vertices are sorted; it need not be exact.
+#: Number of different keys when vertices are sorted by distance; larger distances are sorted by their leading bits.
 KEYS: Final = 1 << 16
-#: How many vertices are looked at for the sources near a source.
+#: Number of vertices that a search from a source visits to find other sources near it.
 LOOKS: Final = (64,)
 
 
@@ -38,24 +38,25 @@ class RowPasses:
 
     Args:
         arcs: the arcs; distances over them are whole numbers up to ``LONGEST``.
-        sources: the sources, int64; for each source the vertex at which none of its flow ends, or -1; and by which
-            number all flow of the source is multiplied, float64.
-        kept: float64, shape (n,): the flow from every source that ends at each vertex, see
+        sources: three arrays of shape (sources,): the sources, int64; for each source the vertex at which none of its
+            flow ends, -1 for none, int64; and the factor by which all flow of the source is multiplied, float64.
+        kept: float64, shape (n,): the flow that ends at each vertex, the same for every source; see
             :class:`engine.algorithms.betweenness.passing.PassingTask`.
     """
 
     #: The largest distance that a row may hold.
     LONGEST: ClassVar[float] = WORK_TYPES["int32"].largest
-    #: How often vertices on a cycle of tight arcs are passed before they are sorted.
+    #: The arcs that are tight for any of sixteen sources can form cycles.  The vertices of a cycle are visited at most
+    #: this number of times, forwards and backwards, to find their order; vertices that remain are sorted by distance.
     PASSES: ClassVar[int] = 16
 
     def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices, Floats], kept: Floats) -> None:
         self._sources, self._kept, self._unit = sources, kept, len(arcs.weights) == 0
         self._kind = WORK_TYPES["uint16" if arcs.longest <= WORK_TYPES["uint16"].largest else "int32"]
-        inner = self._inner = int(np.searchsorted(arcs.indptr, arcs.indptr[-1]))  # vertices that have arcs out
+        inner = self._inner = int(np.searchsorted(arcs.indptr, arcs.indptr[-1]))  # vertices that have outgoing arcs
         indptr, tails, places = transposed(arcs.indptr, arcs.heads)
         weights = np.ones(len(arcs.heads), np.int32) if self._unit else arcs.weights
-        # an arc that is longer than any distance is never tight, and its sum with a distance has to fit int32
+        # an arc longer than any distance is never tight; its weight is limited, so that sums with distances fit int32
         lengths = np.minimum(weights[places], WORK_TYPES["int32"].largest).astype(np.int32)
         most = int(np.diff(indptr[inner:]).max(initial=0))
         last = indptr[inner]
@@ -69,24 +70,24 @@ class RowPasses:
         self._held = held - held % LANES if held > LANES else held
 
     def piece(self, share: int) -> int:
-        """Return how many sources a thread takes at once if it has to do ``share`` in all."""
+        """Return the number of sources that a thread takes at once, if there are ``share`` sources for each thread."""
         return whole_groups(min(self._held, share))
 
     def near(self) -> Indices:
-        """Return the positions of the sources, those that are near each other next to each other.
+        """Return the positions of the sources, ordered so that sources near each other in the graph are adjacent.
 
-        Sources without arcs out reach nothing, so they are left out, but for one if there is no other.
+        Sources without outgoing arcs reach nothing, so they are left out; but if there are no others, one is returned.
         """
         return near_each_other(self._sources[0], self._inner, *self._sides)
 
     def worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
-        """Return the function with which a thread counts the paths from some sources.
+        """Return a function that counts the paths from some sources in one thread.
 
         Args:
             sums: the sums of this thread, as :class:`engine.algorithms.betweenness.passing.PassingTask` makes them.
 
         Returns:
-            A function that takes positions in ``sources`` and returns ``DONE``, or the code of the fault that it met.
+            A function of positions in ``sources``, which returns ``DONE`` or the code of the fault that it found.
         """
         arcs, kept = self._arcs, self._kept
         backend = (BreadthFirst if self._unit else CpuBackend)(1)
@@ -138,17 +139,20 @@ class RowPasses:
 
 
 def whole_groups(share: int) -> int:
-    """Return about ``share``, at least 1, as a number of sources that are taken ``LANES`` at a time."""
+    """Return ``share``, at least 1; if it is more than ``LANES``, it is rounded up to a multiple of ``LANES``."""
     return -(-share // LANES) * LANES if share > LANES else max(1, share)
 
 
 def near_each_other(sources: Indices, inner: int, out: tuple[Any, ...], into: tuple[Any, ...]) -> Indices:
-    """Return the positions of the sources less than ``inner``, those that are near each other next to each other.
+    """Return the positions of the sources with outgoing arcs, ordered so that sources near each other are adjacent.
+
+    If no source has outgoing arcs, the first position is returned alone.
 
     Args:
         sources: the sources.
-        inner: the number of vertices that have arcs out, which have the least numbers.
-        out, into: where the arcs of each of these vertices begin, and where they end; out and in.
+        inner: the number of vertices that have outgoing arcs; these vertices have the least numbers.
+        out: outgoing arcs: the index at which those of each vertex begin, and their heads.
+        into: incoming arcs: the index at which those of each vertex begin, and their tails.
     """
     some = np.flatnonzero(sources < inner)
     if len(some) == 0:
@@ -168,7 +172,7 @@ def _without_sinks(arcs: Arcs, inner: int) -> Arcs:
 
 
 def aligned(n: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return zeros of shape (n, LANES) that begin with a cache line."""
+    """Return an array of zeros of shape (n, LANES) that begins at the start of a cache line of 64 bytes."""
     size = n * LANES * kind.itemsize
     memory = np.zeros(size + 64, np.uint8)
     skip = -memory.ctypes.data % 64

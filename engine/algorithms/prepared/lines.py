@@ -6,7 +6,7 @@ lengths, one from each line, over the columns that both lines have (a hierarchic
 "When Hierarchy Meets 2-Hop-Labeling", 2018).  Columns of the highest parts come last in each table, so the columns that
 two lines have in common are the last entries of both lines, the same number in each.
 
-Kernels take ``lines``, a tuple of these:
+Kernels take ``lines``, a tuple with these five entries:
 
 - ``tree``: the parent of each part, and the width of its table;
 - ``tables``: the forward and the backward tables, flat;
@@ -29,8 +29,8 @@ from engine.graph.kernels import njit
 def _least(there, back, sentinel):  # type: ignore[no-untyped-def]
     """Return the least of ``sentinel`` and the sums there[i] + back[i].
 
-    The arguments must be slices: with an array and an offset, the index might be negative, and the compiler would not
-    vectorise the loop.
+    The arguments must be slices.  With an array and an offset, the index might be negative for all that the compiler
+    knows, and it would not vectorise the loop.
     """
     best = sentinel
     for i in range(len(there)):

@@ -32,7 +32,7 @@ _MERGED: Final = (50.0, 0.2)
 #: then copied to its place in the result (_MOVED).
 _SWEPT: Final = 4.0
 _MOVED: Final = 2.0
-#: Most entries of a band, the part of a block that a thread makes before it copies the entries to their places.
+#: Most entries of a band: the piece of a block that a thread computes, and then copies to its rows and columns.
 BAND: Final = 1 << 22
 #: Most rows of a band.  The lines of the targets are packed once for each band, so taller bands pack them less often.
 BAND_ROWS: Final = 1024
@@ -108,14 +108,14 @@ def _relax_panels(walk, tables, sources, targets, found, by_bits, packs):  # typ
                 for row in range(top, bottom, BLOCK_ROWS):
                     high = min(BLOCK_ROWS, bottom - row)
                     _pack_sources(tables[0], sources[1][row : row + high], back, deep, left)
-                    # this value of ``above`` means that no tile lies below the diagonal
+                    # ``above`` says where the diagonal lies; with this value no tile lies below it, so all are computed
                     at, above = row * stride + column, -high - across
                     relax_packed(found, at, stride, high, across, deep, above, by_bits, left, right, edge)
 
 
 @njit(nogil=True, cache=True)
 def _place(found, rows, columns, ends, out):  # type: ignore[no-untyped-def]
-    """Copy ``found`` to the ``rows`` and ``columns`` of ``out``; entries above the limit become *unreachable*."""
+    """Copy ``found`` to ``rows`` and ``columns`` of ``out``; entries above the largest distance become unreachable."""
     limit, sentinel = ends
     for i in range(len(rows)):
         row, line = out[rows[i]], found[i * len(columns) : (i + 1) * len(columns)]

@@ -48,7 +48,7 @@ class TablePieces(ABC):
 
     @abstractmethod
     def _bytes_each(self, vertices: Indices, *, forward: bool) -> Array:
-        """Return for each vertex the bytes of tables that hold its line, as if no other line were needed."""
+        """Return, for each vertex, the bytes of tables that must be read if only its line is needed."""
 
     def cut(self, rows: Indices, columns: Indices) -> tuple[bool, list[Indices]] | None:
         """Cut a question, sources by targets, in two if the tables that it reads exceed ``most()`` bytes.
@@ -57,8 +57,8 @@ class TablePieces(ABC):
             rows, columns: sources and targets.
 
         Returns:
-            Whether the sources are cut (else the targets), and two arrays of indices into them, one for each half; None
-            if the question is small enough or cannot be cut.
+            Whether the sources are cut (else the targets); and two arrays, one for each half, of indices into the
+            vertices that are cut.  None if the question is small enough or cannot be cut.
         """
         most = self.most()
         if most is None or not (len(rows) and len(columns)):

@@ -35,7 +35,7 @@ def share(threads: int, count: int, least: int, work: Callable[[int, int], None]
     Args:
         threads: the largest number of threads.
         count: the number of items.
-        least: the smallest number of items for which a thread is worth its start.
+        least: the smallest number of items for which starting a thread saves time.
         work: called with the first item of a piece, and the item after its last one.
     """
     pieces = min(threads, -(-count // least))

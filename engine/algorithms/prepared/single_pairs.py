@@ -1,4 +1,4 @@
-"""Distances of single pairs of a prepared graph, read from its files: for processes that hold no tables in memory.
+"""Distances of single pairs of a prepared graph, from its files, for processes that hold no tables in memory.
 
 The result is the same as from ``engine.algorithms.prepared.lines``, but no compiled code is needed: two lines are read,
 and NumPy finds the least sum of their entries.  This takes some microseconds, far less than asking another process.

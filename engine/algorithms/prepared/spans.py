@@ -116,7 +116,7 @@ class Spans:
         return np.add.reduceat(of_parts, self.cuts[:-1]) if self.count else np.zeros(0, np.int64)
 
     def places(self, s: int, positions: npt.NDArray[np.int64] | npt.NDArray[np.int32]) -> Indices:
-        """Renumber positions for a span: first the span's own, from 0, then those of the parts above, nearest first."""
+        """Renumber positions for a span: positions of the span from 0 on, then those of parts above, nearest first."""
         starts, (first, last) = self.parts.starts, self.range(s)
         chain = np.array(self.above(s), np.int64)
         sizes = starts[chain + 1] - starts[chain]
@@ -181,8 +181,8 @@ def cut_into_spans(parts: Parts, updates: Indices, entries: Indices, limits: Spa
         parts: the parts.
         updates: for each part the number of updates to compute it, shape (parts,).
         entries: for each part the number of entries of its tables, shape (parts,).
-        limits: how large spans may be.  A part that, together with all parts below it, exceeds the limits is a span of
-            its own; so is each part above it.
+        limits: how large spans may be.  If a part and all parts below it together exceed the limits, the part is a span
+            of its own.
     """
     whole = [updates.copy(), entries.copy()]
     for i, above in enumerate(parts.parents.tolist()):

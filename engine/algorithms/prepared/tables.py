@@ -54,7 +54,8 @@ class StoredTables:
             forward: the table of the graph.
             backward: the table of the reversed graph; None if it is the same as that of the graph.
             free: returns the bytes that may be read now.
-            refuse: raises the error for a question whose entries do not fit; called with the missing bytes.
+            refuse: raises the error for a question whose entries do not fit in memory; called with the number of
+                bytes that would have to be read.
         """
         widths, back = parts.widths(), forward if backward is None else backward
         memory = TableMemory([forward] if backward is None else [forward, backward], free, refuse)
@@ -80,7 +81,7 @@ class StoredTables:
         return self.memory.using([(self.ahead, None), (self.back, None)])
 
     def swept(self, eliminated: Array | None, *, forward: bool, nonnegative: bool) -> Lengths:
-        """Return what is needed to compute whole rows, or columns, of the matrix part by part (a sweep).
+        """Return the lengths from which whole rows, or columns, of the matrix are computed part by part (a sweep).
 
         Args:
             eliminated: lengths that elimination has found: for rows from borders to parts, for columns from parts to
@@ -138,7 +139,7 @@ def line_ends(parts: Parts, widths: Indices, places: Indices) -> Ends:
     Args:
         parts: the parts.
         widths: for each part the number of entries in the line of a vertex.
-        places: positions, each of which is the place of a vertex in the order of elimination.
+        places: positions of vertices in the order of elimination.
     """
     part = parts.owner()[places]
     return part, _begins(parts, widths)[part] + (places - parts.starts[part] + 1) * widths[part]

@@ -1,8 +1,8 @@
 """Minimax and widest paths.  Weights are replaced by their ranks.  The rows are then computed from a minimum spanning
 tree, if the graph is undirected, or by merging components in the order of ranks.
 
-With the weights ranked in descending order, a widest path is a minimax path.  So both problems need the path whose
-greatest rank is least.  The results are weights of the graph itself, never computed numbers.
+With the weights ranked in descending order, a widest path is a minimax path of ranks.  So both problems need the path
+whose greatest rank is least.  Every result is the weight of an arc, so no result is rounded.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LineRows(RowWriter):
 
 
 class MergedRows(RowWriter):
-    """Rows of a directed graph: arcs are opened rank by rank, and strongly connected components merge.
+    """Rows of a directed graph: arcs are added rank by rank, so that strongly connected components merge.
 
     A source that reaches a vertex reaches all vertices of its component, so one bit says whether a source reaches a
     component.  All vertices are arranged in a line in which each component is an interval; at the rank at which a
@@ -147,7 +147,7 @@ def at_once(n: int, itemsize: int) -> int:
 def _line(
     n: int, edges: Indices, arcs: tuple[Array, Array, Array], none: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Arrange vertices in a line (``bottlenecks.line_of``); return the rank of each gap, and the vertices in order."""
+    """Arrange vertices in a line (``bottlenecks.line_of``); return the rank of the gap behind each, and their order."""
     gaps, line = np.empty(n, np.int32), np.empty(n, np.int32)
     space = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
     bottlenecks.line_of(edges, arcs, np.int32(none), space, gaps, line)

@@ -98,7 +98,7 @@ class ProductRows(RowWriter):
         self._blocks = Spaces(threads)
         self._finished = self._given_up = 0
         if not 0 < graph.n <= _MOST_VERTICES or not graph.arcs:
-            self._given_up = 2  # enough for :meth:`_block` never to try a block
+            self._given_up = 2  # a value with which :meth:`_block` never tries a block
             self._rank: npt.NDArray[Any] = np.arange(graph.n)
             return
         ready = prepare(Arcs(graph.indptr, graph.heads, graph.weights.astype(np.float64)))
@@ -108,8 +108,8 @@ class ProductRows(RowWriter):
         self._budget = _PASSES * (graph.arcs + 4 * graph.n)
 
     def together(self, sources: Indices) -> Indices:
-        """Return the order in which sources are near each other, so that the products of a block grow in the same
-        sweeps.
+        """Return an order of ``sources`` in which sources near each other are adjacent, so that the same sweeps change
+        the products of all sources of a block.
         """
         return np.argsort(self._rank[sources], kind="stable")
 

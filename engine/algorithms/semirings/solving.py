@@ -98,7 +98,7 @@ def run(context: SolveContext) -> None:
     shape = len(sources), len(opened.columns)
     place = place_of(sink, plan.dtype)
     if place is None:
-        filled = -(-writer.at_once // sink.tile[0]) * sink.tile[0]  # whole tiles, and no block with lanes to spare
+        filled = -(-writer.at_once // sink.tile[0]) * sink.tile[0]  # rows of whole tiles that fill the lanes of a block
         whole = filled if filled <= plan.batch else sink.tile[0]
         batches = RowBatches(len(sources), whole, plan.batch, plan.threads * PIECE, PIECE * plan.threads)
         buffers = [np.empty((batches.most, shape[1]), plan.dtype) for _ in range(2 if batches.most < shape[0] else 1)]
@@ -180,7 +180,7 @@ class ValueFacts:
         self.keep(row, block)
 
     def keep(self, row: int, block: Array) -> None:
-        """Pass whole rows on, whose facts are gathered already; ``row`` is counted from ``first``."""
+        """Pass on whole rows whose facts have been gathered; ``row``, the first of them, is counted from ``first``."""
         self._sink.write(row + self._first, 0, block)
 
     def gather(self, first: int, block: Array, rows: Indices, found: object = None) -> None:  # noqa: ARG002
@@ -190,13 +190,14 @@ class ValueFacts:
             first: number of the first row of ``block``, counted from where the solve begins.
             block: shape (block's rows, columns).
             rows: the rows of ``block`` to look at.
-            found: what searches of distances found about them; never used.
+            found: facts that searches of distances have found about the rows; not used.
         """
         self.add(first + self._first, block, rows)
 
     def add(self, row: int, block: Array, rows: Indices | None = None) -> None:
-        """Gather the facts of the rows ``rows`` of ``block``, all if None; its first row is row ``row`` of the
-        result.
+        """Gather the facts of the rows of ``block`` that ``rows`` lists, or of all rows if it is None.
+
+        ``row`` is the number of the first row of ``block`` in the result.
         """
         rows = np.arange(len(block)) if rows is None else rows
         unreachable, ends = block.dtype.type(self._unreachable), _ends(block)

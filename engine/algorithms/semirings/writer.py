@@ -1,4 +1,4 @@
-"""What writes the rows of a semiring, whatever the algorithm."""
+"""The common interface of the objects that write the rows of a semiring, one class for each algorithm."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class RowWriter:
     """Writes rows of a semiring; several threads may write different rows.
 
     Attributes:
-        at_once: the number of rows that are found in the time of one.
+        at_once: the number of rows that are found in about the time of a single row.
     """
 
     at_once = 1
 
     def together(self, sources: Indices) -> Indices:
-        """Return an order of the rows of ``sources``, shape (k,), in which rows that are best found at the same time
-        follow each other.
+        """Return an order of ``sources``, shape (k,): indices into them, such that sources are adjacent whose rows are
+        best found at the same time.
         """
         return np.arange(len(sources))
 

@@ -22,7 +22,7 @@ from storage.errors import InvalidRequest, SolveFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: Seconds after which a connection without messages is closed; Dask refuses values below about ten.
+#: Time after which a connection without messages is closed; Dask refuses values below about ten seconds.
 SILENCE: Final = "15s"
 #: Time limit in seconds of the wait for the scheduler, and of the wait for the ``WorkerInfo`` of the first worker.
 REACH: Final = 30.0
@@ -32,7 +32,11 @@ LOOK: Final = 2.0
 
 @dataclass(eq=False)
 class Ticket:
-    """A task that was submitted to ``worker``; ``purpose`` is the driver's own note about the task."""
+    """A task that was submitted to ``worker``.
+
+    ``purpose`` is the driver's own note about the task.  A ``dropped`` task is cancelled, and its result is ignored.
+    The future of an ``ended`` task has ended without a result.
+    """
 
     worker: str
     purpose: Any
@@ -60,7 +64,7 @@ class WorkerJoined:
 
 @dataclass(frozen=True)
 class WorkerLeft:
-    """A worker has left; no event will come for its tasks."""
+    """A worker has left the scheduler; there will be no ``TaskEnded`` for its unfinished tasks."""
 
     worker: str
 
@@ -69,7 +73,7 @@ Event = TaskEnded | WorkerJoined | WorkerLeft
 
 
 class Cluster:
-    """A connection to a scheduler; a context manager.
+    """A connection to a scheduler; a context manager, which cancels all unfinished tasks at its end.
 
     Raises:
         InvalidRequest: Dask is not installed, or no scheduler answers at that address.
@@ -212,7 +216,7 @@ class Cluster:
                 error = future.exception(timeout=REACH)
             else:
                 raise asyncio.CancelledError
-        except BaseException:  # the worker or the scheduler is gone; _look finds out which of them
+        except BaseException:  # the worker or the scheduler is gone; the next call of _look finds out which
             ticket.ended = True
             self._membership_changed.set()
             return
@@ -240,7 +244,7 @@ class Cluster:
             self._asked.pop(worker, None)
             for ticket in [t for t in self._open if t.worker == worker]:
                 self.drop(ticket)
-        for ticket in [t for t in self._open if t.ended]:  # the worker is still present, so it repeats the task
+        for ticket in [t for t in self._open if t.ended]:  # the worker is present: the driver must repeat the task
             self._open.pop(ticket, None)
             self._events.put(TaskEnded(ticket, TaskFailure("Lost", "the task was cancelled"), None))
         for worker in workers:
@@ -268,7 +272,7 @@ class Cluster:
         return WorkerJoined(worker, info)
 
     def settled(self) -> bool:
-        """Whether there are workers, and all of them have sent their ``WorkerInfo``."""
+        """Return whether there are workers, and all of them have sent their ``WorkerInfo``."""
         return bool(self._known) and not self._asked
 
     def _lost(self) -> SolveFailed:

@@ -19,7 +19,7 @@ from storage.errors import ApspError, SolveFailed, StorageFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: The solve fails if, since the last finished task, more workers were lost than this number times the present workers.
+#: The solve fails if, since the last finished task, more than LOSSES x (number of present workers) workers were lost.
 LOSSES: Final = 4
 #: Seconds that a solve without workers waits for a worker.
 PATIENCE: Final = 120.0
@@ -36,7 +36,7 @@ class TaskPurpose:
 
 
 class Driver(abc.ABC):
-    """One run over the workers of a cluster, which may join and leave.
+    """One run over the workers of a cluster; workers may join and leave during the run.
 
     Args:
         cluster: the connection to the workers, or an object that runs their tasks in this process.

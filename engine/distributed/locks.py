@@ -1,4 +1,4 @@
-"""Limits for the tasks of one worker: a task locks the stripes that it uses, and ends if the driver asks it to stop."""
+"""Locks, so that only one task of a worker uses a stripe at a time; and a monitor through which drivers stop tasks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class StripeLocks:
     """
 
     def __init__(self) -> None:
-        # methods enter ``_lock`` and not ``_change``: an interrupt inside a condition's own methods for entering and
-        # leaving could leave the lock held (decision 166)
+        # ``with`` is used on ``_lock``, never on ``_change``: the methods of a condition are Python code, and an
+        # interrupt in them could leave the lock held (decision 166)
         self._lock = threading.RLock()
         self._change = threading.Condition(self._lock)
         self._taken: set[int] = set()
@@ -53,7 +53,7 @@ class StripeLocks:
                 self._change.notify_all()
 
     def own_seconds(self, began: float) -> float:
-        """Return the seconds since ``began``, or since another task ended last if that was later."""
+        """Return the seconds that count for a task: since ``began``, or since the last call of this method if later."""
         with self._lock:
             now = time.monotonic()
             seconds, self._ended = now - max(began, self._ended), now

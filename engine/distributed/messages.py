@@ -115,7 +115,7 @@ class PreparedJob(WorkersJob):
         chunks: by name of an array of the result: the number of entries of the array, and of one of its chunks.
         fill: the value that pads the last chunk of an array.
         threads: number of processors that a worker uses; 0 for the number with which the worker was started.
-        kept: the largest number of bytes of arrays, read or computed, that a worker keeps for later tasks.
+        kept: the largest number of bytes of arrays that a worker keeps in memory for later tasks.
     """
 
     dtype: str
@@ -161,8 +161,8 @@ class ChunkFile:
         dtype: the type of its entries.
         entries: the number of its entries.
         mark: the size and checksum of the file, as in the seal of a store.
-        running: the checksums of the chunk's sections, little-endian uint32, in hexadecimal digits; empty if they are
-            not known.
+        running: the checksums of the chunk's sections as hexadecimal digits of little-endian uint32; empty if there
+            are none.
     """
 
     array: str
@@ -200,7 +200,7 @@ class TaskRequest:
         stripes: the stripes to work on, in this order.
         level: the round that the stripes should reach.
         panels: names of the files of closed panels that may be needed, by round.
-        stored: where the store holds the stripes that the worker does not hold in memory, as far as the driver knows.
+        stored: the state in the store of each stripe that, as far as the driver knows, the worker does not hold.
         release: stripes to write and drop.
         rows: for a solve by rows, the first row of the result, and the row after the last.
         spans: when a graph is prepared, one request for each span (run of parts) to work on.
@@ -276,7 +276,7 @@ class TaskFailure:
 
 
 class DriverStopped(Exception):  # noqa: N818
-    """Raised in a task because the driver has asked tasks to stop; each stripe is then in the state after a round."""
+    """Raised in a task because the driver has asked tasks to stop; each stripe then has the state after some round."""
 
 
 @cache

@@ -50,10 +50,10 @@ def address_of(options: Options) -> str:
 
 
 def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerInfo]:
-    """Return the workers that can solve together: they run this program and have the same kind of device.
+    """Return the workers that can solve a graph together: they run this program and have the same kind of device.
 
-    The function waits until no worker has joined for ``QUIET`` seconds, or until there are ``enough`` workers; more
-    workers may join later.
+    The function waits until no worker has joined for ``QUIET`` seconds, or until there are ``enough`` workers.  Workers
+    that join later are not in the result.
 
     Args:
         cluster: the connection to the workers.
@@ -97,7 +97,7 @@ def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerIn
 
 
 def summed_up(workers: Mapping[str, WorkerInfo]) -> Workers:
-    """Return the facts that the planner needs: sums and minima over all workers."""
+    """Return the facts that the planner needs: the sum of the workers' rates, their least memory and so on."""
     all_ = list(workers.values())
     kinds = set.intersection(*(set(info.relax_rate) for info in all_))
     return Workers(

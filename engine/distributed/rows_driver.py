@@ -46,7 +46,7 @@ class RowsDriver(Driver):
         journal: writes the records.
         summary: gathers facts of finished rows, such as the largest distance.
         monitor: receives progress, and is asked whether to stop.
-        done: number of rows that are already in the store; of these rows, only facts are gathered.
+        done: number of rows that are already in the store; tasks only gather the facts of these rows.
     """
 
     def __init__(  # noqa: PLR0917

@@ -51,7 +51,8 @@ class RowsWorker:
         self._backend: CpuBackend | None = None
         self._sweeper: Sweeper | None = None
         self._parts: partitioned.PreparedParts | None = None
-        # copied, because kernels are compiled ahead for arrays that can be written, and a message cannot
+        # copied, because kernels are compiled ahead for writable arrays, and an array over the bytes of a message is
+        # read-only
         sources, targets = (None if side is None else np.frombuffer(side, np.int64).copy() for side in job.sides)
         self._sources, self._targets = sources, targets
 

@@ -1,4 +1,4 @@
-"""The functions that drivers call on workers.  They are sent by name, and nothing here imports Dask."""
+"""The functions that drivers call on workers.  Dask sends them by name; this module itself does not import Dask."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from storage.errors import ApspError, SolveFailed
 DEVICE: Final = "APSP_WORKER_DEVICE"
 THREADS: Final = "APSP_WORKER_THREADS"
 MEMORY: Final = "APSP_WORKER_MEMORY"
-#: A session without a task for this number of seconds is closed: its driver is gone, or does not need it.
+#: A session that has had no task for this number of seconds is closed: its driver is gone, or does not need it.
 IDLE: Final = 600.0
 #: Share of the free memory that a worker offers by default.
 OFFERED: Final = 0.8
@@ -52,7 +52,7 @@ class WorkerSession(Protocol):
 
 @dataclass
 class _OpenSession:
-    """A session, the exchange folder of its job, the number of running tasks, and when a task last began or ended."""
+    """A session, the exchange folder of its job, the number of running tasks, and the time when a task last ended."""
 
     exchange_dir: str
     session: WorkerSession

@@ -1,6 +1,6 @@
 """This process as the only worker of a run: one thread computes the tasks, one after the other.
 
-So one process can prepare a graph whose tables exceed its memory, with the driver and the tasks that many workers use.
+With it, one process can prepare a graph whose tables exceed its memory, by the same driver and tasks as many workers.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ _LONGEST_WAIT: Final = 15.0
 _HEALTHY: Final = 30.0
 #: Seconds between SIGTERM and SIGKILL for a worker.
 _GRACE: Final = 10.0
-#: Number of threads of a worker, by device.  On processors one thread computes; on a GPU three compute and one closes
-#: panels.  The other threads read and write.
+#: Number of threads in which a worker runs tasks, by device.  On processors, one thread computes.  On a GPU, three
+#: threads compute and one closes panels.  All other threads read and write.
 _THREADS: Final = {"CPU": 2, "GPU": 6}
 #: Share of the node's free memory that its workers offer together.
 _OFFERED: Final = 0.8
@@ -68,7 +68,7 @@ class WorkersArgs:
 
 @dataclass
 class _Slot:
-    """One worker of this node: its environment, its process, and when it may be started again."""
+    """One worker of this node: its environment, its process, when that began, and when it may be started again."""
 
     name: str
     environment: dict[str, str]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from engine.distributed.dask_cluster import Ticket
 from engine.distributed.messages import WorkerInfo
 
-#: A worker's rate is a weighted mean over its tasks.  A new task has weight 1, and each new task multiplies the weights
-#: of all earlier tasks by this factor.
+#: A worker's rate is a weighted mean over its tasks: the last task has weight 1, and each task before it has KEPT times
+#: the weight of its successor.
 KEPT: Final = 0.9
 
 
@@ -50,7 +50,7 @@ class AssignedWorker:
     """The driver's state of a worker.
 
     Attributes:
-        info: the worker's message about itself.
+        info: the worker's description of itself.
         rate: updates per second.
         capacity: the number of stripes that the worker can keep in memory.
         tickets: its tasks that have not ended.
@@ -90,7 +90,7 @@ def stripes_at(levels: npt.NDArray[np.int64], *, upper: bool = False) -> list[St
 
 
 def assign_stripes(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> None:
-    """Assign an owner to every stripe that no worker holds, so that all workers take about the same time."""
+    """Assign every stripe that no worker holds to a worker, so that all workers need about the same time per round."""
     if not workers:
         return
     free = [s for s in stripes if not (s.finished or s.held or s.ticket is not None)]
@@ -107,9 +107,9 @@ def assign_stripes(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWork
 
 
 def rebalance(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> Iterator[tuple[int, str]]:
-    """Yield stripes that should move, each with its new worker, so that workers with less than their share get more.
+    """Yield the number of each stripe that should move, and its new worker, one that has less than its share.
 
-    This is called after a commit, when the new worker can read the stripe from the store.
+    This is called after a commit, because the new worker must be able to read the stripe from the store.
     """
     total = sum(w.rate for w in workers.values())
     spare = [i for i, s in enumerate(stripes) if not s.finished]

@@ -21,7 +21,7 @@ from storage.matrix.exchange import remove_panel
 
 #: The largest share of the time that commits may take; the interval between two commits is made long enough for that.
 COST: Final = 0.05
-#: Predicted bytes per second of the first commit.
+#: Rate in bytes per second from which the duration of the first commit is predicted.
 SAVED: Final = 4e8
 
 
@@ -68,7 +68,7 @@ class StripeCommits:
         self._unsaved = [i for i, s in enumerate(self._stripes) if s.held and (s.level > s.stored or s.upper)]
 
     def take(self, owner: str, most: int) -> list[int]:
-        """Return at most ``most`` stripes that ``owner`` must save next, and remove them from the unsaved ones."""
+        """Return at most ``most`` stripes that worker ``owner`` must save next; they no longer count as unsaved."""
         some = [i for i in self._unsaved if self._stripes[i].owner == owner][:most]
         self._unsaved = [i for i in self._unsaved if i not in some and self._stripes[i].held]
         return [i for i in some if self._stripes[i].held and not self._stripes[i].finished]
@@ -78,8 +78,8 @@ class StripeCommits:
         return not self._unsaved and all(s.saving is None for s in self._stripes)
 
     def has_original_rows(self) -> bool:
-        """Return whether the solve has both reduced rows and finished rows, which hold the original lengths: a record
-        cannot describe both kinds.
+        """Return whether a solve with reduced lengths has finished rows already.  Finished rows hold original lengths,
+        and a record cannot describe rows of both kinds.
         """
         return self._reduced and any(s.finished for s in self._stripes)
 
@@ -90,8 +90,8 @@ class StripeCommits:
             closed: the last panel in the exchange folder.
 
         Returns:
-            Whether a record was written; none is possible if some stripes in the store have only their upper entries,
-            or if some rows are finished in a reduced solve.
+            Whether a record was written.  It cannot be written if some stripes in the store have only their upper
+            entries, or if some rows are finished in a solve with reduced lengths.
         """
         self._ended = time.monotonic()
         self.running, self.took = False, self._ended - self._began

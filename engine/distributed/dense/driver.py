@@ -4,8 +4,8 @@ stripe.
 No task waits for a whole round.  A stripe may be relaxed by panel k as soon as that panel is closed; panel k + 1 may be
 closed as soon as its stripe has been relaxed by panel k, so a worker relaxes that stripe first.  One worker holds
 adjacent stripes, and closes their panels one after the other while earlier panels are sent to the other workers.
-Stripes stay with their workers.  Panels are sent through the exchange folder, and remain there until all stripes in the
-store have been relaxed by them.  So if a worker is lost, other workers read the lost stripes from the store, or make
+Stripes stay with their workers.  Panels are sent through the exchange folder.  A panel remains there until all stripes
+in the store have been relaxed by it.  So if a worker is lost, other workers read its stripes from the store, or make
 them from the arcs, and relax them by the panels of later rounds.  Meanwhile all workers continue with their own stripes
 until they need the panel of a lost stripe.
 
@@ -138,7 +138,7 @@ class DenseDriver(Driver):
             if stripe.owner == name:
                 stripe.owner, stripe.ticket, stripe.saving = "", None, None
                 self._reset(number)
-        if self._leader == name:  # compare the leader, because the panel's stripe may have another owner by now
+        if self._leader == name:  # not the owner of the panel's stripe, because that may be another worker by now
             self._leading, self._led = -1, self._closed
         assign_stripes(self._stripes, self._workers)
 
@@ -189,12 +189,12 @@ class DenseDriver(Driver):
         if self._leading >= 0 or (self._led > self._closed and self._leader != name):
             return False
         floor = min((s.level for i, s in enumerate(self._stripes) if i != k and s.held), default=self._last)
-        # a worker's cache holds few panels, and must not drop a panel that has not arrived in the exchange folder
+        # a worker's cache holds few panels, and must not drop a panel before it is in the exchange folder
         return self._stripes[k].ticket is None and k <= min(floor, self._closed) + self._pace.early
 
     def _some(self, name: str, stripes: list[int], all_: int) -> list[int]:
-        """Return the first of ``stripes`` for one task: as many as fill the intended time of a task, or ``all_``
-        divided by ``ahead`` if that is more; only one if some of ``stripes`` exceed the worker's capacity.
+        """Return the first of ``stripes``, for one task: as many as take the intended time of a task, but at least
+        ``all_`` / ``ahead`` of them; only one stripe if some of ``stripes`` exceed the worker's capacity.
         """
         seconds = self._updates(stripes[0]) / self._workers[name].rate
         most = max(-(-all_ // self._pace.ahead), int(self._pace.task / max(seconds, 1e-9)) + 1)
@@ -259,7 +259,7 @@ class DenseDriver(Driver):
     def _after_lead(self, name: str, request: TaskRequest, result: TaskResult) -> None:
         self._progress(name, request, result)
         self._leading = -1
-        # begin again with the first panel that has not arrived if this one was not closed, or the previous one was lost
+        # if this panel was not closed or the previous one was lost, begin again with the first panel that is missing
         if request.level not in result.levels or request.level != self._led + 1:
             self._led = self._closed
             return
@@ -286,7 +286,7 @@ class DenseDriver(Driver):
 
     def _after_save(self, name: str, request: TaskRequest, result: TaskResult) -> None:  # noqa: ARG002
         for i, files in result.files.items():
-            # skip stripes with newer files from a release or finish; older files are deleted with the exchange folder
+            # a release or a finish may have stored newer files; the older files go with the exchange folder at the end
             if not self._stripes[i].finished and result.levels[i] >= self._stripes[i].stored:
                 self._adopt(i, result.levels[i], files)
         for i in result.missing:
@@ -325,7 +325,7 @@ class DenseDriver(Driver):
         self._least = min(self._least, self._left)
 
     def _reset(self, number: int) -> None:
-        """Reset a stripe that its worker does not hold to its state in the store."""
+        """Set the state of a stripe, which its worker does not hold any more, back to that of its copy in the store."""
         stripe = self._stripes[number]
         if not stripe.finished:
             stripe.held = False

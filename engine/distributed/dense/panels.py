@@ -12,7 +12,7 @@ from storage.errors import StorageFailed
 
 
 class PanelCache:
-    """Panels by round; safe to use from many threads.  A panel is read once; other threads wait for that read.
+    """A cache of panels by round; safe to use from many threads, which wait while one of them reads a panel.
 
     Args:
         keep: the number of panels to keep.

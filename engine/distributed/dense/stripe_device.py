@@ -1,4 +1,4 @@
-"""The device on which a worker computes: it holds stripes, relaxes them by the panel in use, and closes panels.
+"""The device on which a worker computes: it holds stripes, relaxes them by one panel at a time, and closes panels.
 
 In this package a stripe is as high as a pivot block is wide, so panel k is made of stripe k.
 """
@@ -71,14 +71,14 @@ class WorkerDevice(Protocol):
         ...
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:
-        """Return a function that waits, in any thread, for all earlier urgent calls, or else for all other calls.
+        """Return a function that waits for the end of all earlier calls that are urgent, or of all that are not.
 
-        The function raises BelowZero or SolveFailed if one of these calls failed.
+        Any thread may call this function.  It raises BelowZero or SolveFailed if one of these calls failed.
         """
         ...
 
     def buffer(self, height: int) -> Array:
-        """Return host memory for a panel or a stripe, shape (``height``, n), of a kind that the device copies fast."""
+        """Return an array in host memory for a panel or stripe, shape (``height``, n); the device copies it fast."""
         ...
 
     def release(self) -> None:
@@ -177,7 +177,7 @@ class CpuWorkerDevice:
 
 @dataclass(frozen=True)
 class _Shape:
-    """The attributes of a tier that a GPU reads if its stripes stay on the device: size and type of the matrix."""
+    """Size and type of the matrix: the only attributes of a tier that a GPU needs if all stripes stay on it."""
 
     n: int
     dtype: np.dtype[np.generic]
@@ -188,7 +188,7 @@ def _nothing(*_: object) -> None:
 
 
 def _streaming_run(job: DistributedJob, check: Callable[[], None]) -> StripeJob:
-    """Describe the solve as a streamed solve on one device without progress: the GPU's memory is allocated for that."""
+    """Return the solve as a streamed run on one device: a GPU allocates its memory for it.  No progress is reported."""
     tier = cast(Tier, _Shape(job.n, WORK_TYPES[job.plan.dtype].dtype))
     return StripeJob(job.tiling, tier, job.nonnegative, [], [], _nothing, _nothing, check)
 

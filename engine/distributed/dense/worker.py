@@ -60,7 +60,7 @@ class DenseWorker:
         self._exchange_dir = Path(job.exchange_dir)
         self._grid = TileGrid(job.shape, job.tile)
         self.matrix = self._guest()
-        # _lock is for calls of the device's methods from `use` to `mark`, _reading for loading shared data
+        # _lock is held during calls of the device's methods from `use` to `mark`, _reading while shared data are loaded
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._hands = min(max(IO_THREADS[0], threads // 2), IO_THREADS[1])
         self._pool = ThreadPoolExecutor(self._hands, "apsp-guest")
@@ -113,7 +113,7 @@ class DenseWorker:
             if any(j not in request.panels and j not in self._panels for j in needed):
                 if k in request.stored:  # drop the stripe: in the driver's state this worker does not hold it
                     self._forget(k)
-                return TaskResult()  # an earlier session of this worker closed a needed panel, but did not write it
+                return TaskResult()  # a needed panel is lost: an earlier session here closed it, but did not write it
             updates = self._catch_up([k], replace(request, level=k - 1), urgent=True)
             if k not in self._panels:  # a panel that is closed already need not be closed again
                 self._close(k)
@@ -142,7 +142,7 @@ class DenseWorker:
         return TaskResult()
 
     def save(self, request: TaskRequest) -> TaskResult:
-        """Write stripes, which may change meanwhile; entries in the files have reached at least the reported round."""
+        """Write stripes while other tasks may relax them; all written entries have reached the reported round."""
         levels, files = {}, {}
         with self._locks.hold():
             for s in request.stripes:
@@ -199,7 +199,7 @@ class DenseWorker:
         if now - self._looked >= LOOK:
             self._looked = now
             self._stopped |= not self._exchange_dir.is_dir() or (self._exchange_dir.parent / "stop").exists()
-        if self._stopped:  # once it is set, it ends all tasks of this worker
+        if self._stopped:  # stays set, so that all tasks of this worker end
             raise DriverStopped("the driver has stopped")
 
     def _get_device(self) -> WorkerDevice:
@@ -209,7 +209,7 @@ class DenseWorker:
             return self._device
 
     def _bring(self, request: TaskRequest) -> list[int]:
-        """Load the stripes that are not held; return those that cannot be loaded.
+        """Load the stripes of a request that the worker does not hold; return the numbers of those it cannot load.
 
         A stripe cannot be loaded if the request does not say its state in the store.
         """
@@ -253,11 +253,11 @@ class DenseWorker:
         return GuestMatrix(Path(job.store), self._exchange_dir, self._grid, job.plan.dtype, job.compression)
 
     def _put_together(self, first: int, last: int, rows: Array) -> None:
-        """Fill ``rows``, rows ``first`` to ``last`` of the matrix, left of the diagonal with transposed entries of the
-        stripes above.
+        """Fill the entries left of the diagonal in ``rows``, which are rows ``first`` to ``last`` of the matrix, with
+        transposed entries of the stripes above.
         """
         band, width = self._grid.tile
-        others = self._guest()  # this call needs its own table of tiles, because other tasks may change the shared one
+        others = self._guest()  # with its own table of tiles, because other tasks may change that of the shared object
 
         def transpose_tile(i: int, j: int) -> None:
             down, across = self._grid.slices(i, j)

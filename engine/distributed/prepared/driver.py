@@ -38,8 +38,8 @@ log = logging.getLogger("apsp.engine")
 AHEAD: Final = 2
 #: Small spans are combined into tasks of at most this number of updates.
 TASK_UPDATES: Final = 2**28
-#: Names of arrays in the file of an eliminated span, in the order of the file.  Before them, as its first array, the
-#: file holds the numbers of the span's parts.
+#: Names of the second and all later arrays in the file of an eliminated span, in the order of the file.  The first
+#: array holds the numbers of the span's parts.
 ARRAYS: Final = ("tables/closed", "elimination/upward", "elimination/across", "elimination/rests")
 
 
@@ -57,8 +57,8 @@ class SpanRecord:
     Args:
         kept: the journal.
         spans: the spans: runs of parts that one task computes.
-        of: fingerprint of the parts and of the type.
-        new: entries that the next commit adds to the record.
+        of: fingerprint of the parts and of the type; entries of the journal with another fingerprint are ignored.
+        new: entries that the next commit adds to the record of the journal.
 
     Attributes:
         eliminated: the file of each span that is eliminated.
@@ -118,7 +118,7 @@ class SpanRecord:
         self._new.append({"step": "span", **found.file.entry(), **about, "pieces": found.pieces, "chunks": names})
 
     def due(self) -> bool:
-        """Whether it is time to commit."""
+        """Return whether there are new entries and the interval since the last commit is over."""
         return bool(self._new) and time.monotonic() - self._last >= part_journal.EVERY
 
     def commit(self) -> None:
@@ -285,7 +285,7 @@ class PreparedDriver(Driver):
             return
         member = self._members.get(name)
         if member is None or done.ticket not in member.tickets:
-            return  # the task was taken back: its spans are available to other workers, and its files are not used
+            return  # the worker had left, so other workers repeat the task; the files of this task are not used
         member.tickets.remove(done.ticket)
         action, result = done.ticket.purpose.action, result_of(done)
         if result is None:

@@ -1,6 +1,6 @@
-"""Cuts the parts of a graph into spans, runs of parts that one task computes, and predicts memory, disk and transfers.
+"""Plans how a graph is prepared in spans (runs of parts that one task computes): cuts the spans; predicts their costs.
 
-The tasks run on some workers, or in this process alone.
+The costs are memory, disk and transfers.  The tasks run on some workers, or in this process alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHARES: Final = (0.25, 0.03, 0.0)
 PROGRAM: Final = 256 << 20
 #: The largest number of bytes of arrays that a worker keeps for later tasks, if it has this memory left.
 KEPT: Final = 256 << 20
-#: Seconds that a task takes in addition to its updates: messages, files and their durability.
+#: Seconds that a task takes in addition to its updates, to exchange messages and to write files durably.
 TASK_SECONDS: Final = 0.02
 
 
@@ -61,7 +61,7 @@ class SpansFacts:
         top: the number of spans in the top of the tree, which other spans need.
         top_share: the share of all updates that the spans in the top make.
         memory: the largest number of bytes of memory that a worker takes.
-        passed: bytes that tasks write for other tasks, the result not included, plus the bytes that those tasks read.
+        passed: bytes that tasks write for other tasks, without the result, plus the bytes that tasks read.
         disk: the largest number of bytes of files that exist at the same time, the result not included.
     """
 
@@ -174,7 +174,7 @@ def facts_of_spans(spans: Spans, arcs: int, form: SpansForm) -> SpansFacts:
 
 
 def workers_refusal(facts: SpansFacts, workers: Workers, *, alone: bool = False) -> DoesNotFit | None:
-    """Return the error, with numbers, for spans that do not fit the memory of the workers; None if they fit.
+    """Return the error that says how much memory the spans need, if workers have less; None if the spans fit.
 
     Args:
         facts: memory, disk and transfers of the spans.
@@ -212,7 +212,7 @@ def planned_spans(parts: Parts, setting: Setting, form: SpansForm) -> SpansFacts
 
 
 def by_workers(estimate: Candidate, parts: Parts, setting: Setting, form: SpansForm) -> Candidate | DoesNotFit:
-    """Return the estimate for all workers; or, if the spans do not fit the workers' memory, the error that says so.
+    """Return the estimate of preparing the graph by all workers; or the error for spans that do not fit their memory.
 
     Args:
         estimate: the estimate for one process.
@@ -240,7 +240,7 @@ def by_workers(estimate: Candidate, parts: Parts, setting: Setting, form: SpansF
 
 
 def in_files(estimate: Candidate, parts: Parts, setting: Setting, form: SpansForm) -> Candidate:
-    """Return the estimate for one process that computes span by span, and keeps tables in files.
+    """Return the estimate of preparing the graph by one process, span by span, with the tables in files.
 
     Args:
         estimate: the estimate for one process that holds all tables in memory.

@@ -101,7 +101,8 @@ def prepare_in_spans(
         check: called before the seal is written; it may raise an error.
 
     Returns:
-        Facts: the numbers of parts, of entries and bytes of the tables, of spans and of workers; and ``resumed``.
+        Facts: the numbers of parts, of entries and bytes of the tables, of spans and of workers; and ``resumed``, the
+        number of parts that an earlier run had done, for each step.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -163,7 +164,7 @@ def _written(
 
 
 def _spans(asked: SpansRun, workers: Workers) -> tuple[Spans, SpansFacts, list[dict[str, Any]]]:
-    """Return the spans of an earlier run if they fit the workers, else new ones.
+    """Return the spans of an earlier run if the workers have memory for them, else new spans.
 
     Returns:
         The spans; the facts about them; and, for new spans, their entry for the record.

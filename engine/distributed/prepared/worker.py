@@ -86,7 +86,7 @@ class PreparedWorker:
                 self._backend = None
 
     def _look(self) -> TaskResult:
-        """Show the driver that this worker can use the exchange folder: copy what the driver has written to a new file.
+        """Show the driver that this worker can use the exchange folder: copy the driver's file there to a new file.
 
         Raises:
             StorageFailed: this worker cannot read or write there.
@@ -152,8 +152,8 @@ class PreparedWorker:
         return SpanResult(s, file, tuple(chunks), tuple(pieces))
 
     def _chunked(self, name: str, first: int, table: Array, chunks: list[ChunkFile]) -> Iterator[tuple[int, Array]]:
-        """Write the chunks that lie wholly in ``table``; yield all pieces of other chunks, each after the index of its
-        first entry.
+        """Write the chunks that lie wholly in ``table`` to files.  Yield the pieces of all other chunks: for each the
+        index of its first entry, and its entries.
         """
         entries, chunk = self.job.chunks[name]
         last = first + len(table)
@@ -176,7 +176,7 @@ class PreparedWorker:
         yield high, table[high - first :]
 
     def _spans(self) -> Spans:
-        """Return the spans, which are read when they are first needed; their parts have no positions."""
+        """Return the spans; the first call reads them from the exchange folder.  Their parts have no positions."""
         if self._known is None:
             starts, parents, ends, borders, cuts = read_arrays(self._exchange_dir, self.job.parts)
             nobody = np.empty(0, np.int64)
@@ -225,7 +225,7 @@ class PreparedWorker:
 
 
 class _GivenParts(PartRecorder):
-    """Restores what is known before the tables of a span are computed: its elimination, and the tables above it.
+    """Restores the results that the tables of a span are computed from: its elimination, and the tables above it.
 
     Args:
         own: the span and the parts above it.

@@ -1,8 +1,8 @@
-"""Checkpoints: when a solve commits, what its record says, and how a later solve resumes from it.
+"""Checkpoints: when a solve commits, what its record says, and how a later solve resumes from the record.
 
 A record says how far the matrix in the working store has come: how many of its first rows are done (searches), or which
-round each stripe has reached (``engine.streaming``).  All tiles that a record counts are durable before the record is
-written.  The record is lowered before such a tile is overwritten by a less advanced tile (``engine.streaming.forms``).
+round each stripe has reached (``engine.streaming``).  Before a record is written, all tiles that it counts are durable.
+Before such a tile is overwritten by a less advanced tile, the record is lowered (``engine.streaming.forms``).
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Journal:
         potentials: the fingerprint of the potentials by which the lengths of rounds are reduced
             (``engine.streaming.forms.fingerprint``); None for true lengths.
         commits: the number of commits so far.
-        spent: seconds spent in commits, most of them waiting for the disk in the background.
-        work: processor seconds spent in commits, including those for copies of host memory.
+        spent: wall seconds of all commits; most of this time a background thread waits for the disk.
+        work: processor seconds of all commits, and of copying the matrix from host memory for them.
     """
 
     def __init__(self, writer: WorkingMatrix, plan: Plan, seconds: Callable[[], Mapping[str, float]]) -> None:
@@ -92,9 +92,9 @@ class Journal:
             self.work += time.thread_time() - work
 
     def lower(self, progress: Mapping[str, object]) -> None:
-        """Replace the record by a record of ``progress``, which counts less than before.
+        """Replace the record by a record of ``progress``, which counts less than the old record.
 
-        This is called before tiles are overwritten that the new record no longer counts.
+        This is called before tiles are overwritten that only the old record counts.
         """
         if self.writer.record() is not None:
             self.writer.lower(self._record(progress))
@@ -125,7 +125,7 @@ class StoredSolve(SolveContext):
 
     Attributes:
         journal: the working store and its records.
-        after: contexts that end only when the store is sealed, or the solve has failed.
+        after: contexts that stay open until the store is sealed or the solve has failed.
     """
 
     journal: Journal
@@ -290,8 +290,8 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
 def resumes_half(checkpoint: Checkpoint | None) -> bool:
     """Return whether ``checkpoint`` counts rounds of the half form, from which only a solve in this form can resume.
 
-    In the half form only entries on or right of the diagonal count.  The answer is False if the record counts no round,
-    or if a solve in the half form could not use the record either.
+    In the half form only entries on or right of the diagonal count.  The result is False if the record counts no round,
+    or if not even a solve in the half form can use the record.
     """
     if checkpoint is None or checkpoint.record.get("kind") != "rounds":
         return False
@@ -302,9 +302,7 @@ def resumes_half(checkpoint: Checkpoint | None) -> bool:
 
 
 def suits(checkpoint: Checkpoint, plan: Plan) -> bool:
-    """Return whether a solve by ``plan`` may overwrite the tiles of ``checkpoint``, even if it cannot resume from these
-    tiles.
-    """
+    """Return whether a solve by ``plan`` may begin on ``checkpoint``: it resumes from the tiles or overwrites them."""
     recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))
     return way_on(recorded, CheckpointForm.of_plan(plan)) is not Way.REFUSE
 

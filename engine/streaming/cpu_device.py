@@ -19,7 +19,7 @@ class CpuStreamer:
     """A :class:`engine.model.stripe_device.Streamer` over a backend; every method has finished its work when it
     returns.
 
-    Several streamers can share their panels.  Stripes can also be resident, as copies; only tests use that.
+    Several streamers can share their panels.  A streamer can also keep copies of resident stripes; only tests use that.
     """
 
     name = "cpu"
@@ -35,7 +35,7 @@ class CpuStreamer:
         Args:
             job: the run.
             index: the number of this device; not used.
-            resident: rounds whose stripes stay here; not used.
+            resident: rounds whose stripes stay on this device; not used.
         """
         self._job, self._monitor = job, Checks(job.check)
         if not job.panels:
@@ -104,14 +104,14 @@ class CpuStreamer:
     def follow(self, k: int) -> None:
         """In a symmetric layout, copy the columns of panel ``k`` that panel ``k`` + 2 needs.
 
-        The panel itself is shared and need not be copied.
+        Only the leader of panel ``k`` + 2 does this.  No device copies panel ``k`` itself, because all share it.
         """
         job = self._job
         if job.tiling.symmetric and k + 2 < job.rounds and job.devices[job.leaders[k + 2]] is self:
             self._collect(k + 2, job.pivot(k), self._panel(k))
 
     def reside(self, k: int, *, out: bool) -> None:
-        """Relax the resident copies, and give them to the tier if ``out``."""
+        """Relax the resident copies by panel ``k``; if ``out``, also write them back to the tier."""
         job = self._job
         for stripe, rows in self._resident.items():
             if stripe // job.tiling.group not in (k, k + 1):
@@ -120,7 +120,7 @@ class CpuStreamer:
                 self._give(k, stripe)
 
     def relax(self, k: int, stripe: int, rows: Array) -> None:
-        """Relax a stripe by panel ``k`` in place and give it back.
+        """Relax a stripe by panel ``k`` in place, and write it back to the tier.
 
         Args:
             k: the round.
@@ -175,9 +175,9 @@ class CpuStreamer:
             settle(panel)
 
     def _collect(self, k: int, span: tuple[int, int], rows: Array) -> None:
-        """Transpose the columns of pivot block ``k`` of ``rows`` into panel ``k``.
+        """Transpose the columns of pivot block ``k`` in ``rows`` into panel ``k``.
 
-        ``span`` is the matrix row of ``rows[0]``, and the matrix row after the last row.
+        ``span`` holds the row numbers in the matrix of the first of ``rows`` and of the row after the last.
         """
         columns = slice(*self._job.pivot(k))
         self._backend.transpose(self._panel(k)[:, slice(*span)], rows[:, columns])

@@ -47,7 +47,7 @@ class CpuPanels:
         return nullcontext()
 
     def begin(self, k: int, take: Callable[[int], Array]) -> None:
-        """Copy the stripes of panel ``k``."""
+        """Copy the stripes of panel ``k`` from the tier into the panel; ``take`` returns the rows of a stripe."""
         job, panel, start = self._job, self._panel(k), self._job.pivot(k)[0]
         for stripe in job.members(k):
             top, bottom = job.rows(stripe)
@@ -62,7 +62,7 @@ class CpuPanels:
             k: the panel.
             stripe: number of the stripe.
             rows: the rows of ``stripe``, shape (height, n).
-            hold: not used.
+            hold: not used, because this device keeps no stripe.
         """
         assert rows is not None
         job, panel, (top, bottom) = self._job, self._panel(k), self._job.rows(stripe)
@@ -85,7 +85,7 @@ class CpuPanels:
         job.advance((span[1] - span[0]) ** 2 * job.n)
 
     def give(self, k: int, level: int) -> None:
-        """Copy panel ``k`` to the tier.
+        """Write panel ``k``, which has reached ``level``, back to the tier.
 
         Raises:
             BelowZero: the distance of a vertex to itself is negative (checked for whole numbers only).

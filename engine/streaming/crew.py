@@ -1,4 +1,4 @@
-"""The threads of a streamed run, one for each device, and their reports to the thread that began the run."""
+"""The threads of a streamed run, one for each device; they report progress and errors to the thread that began it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.threads import Dropped, ThreadPool
 
 #: Seconds between two calls of the monitor while no device reports progress.
 _PAUSE: Final = 0.1
-#: Seconds between two checks for arrived stripes on a device that waits for another device.
+#: While a device waits for another device: seconds between two checks for stripes that have come back from it.
 _POLL: Final = 0.0005
 
 
@@ -90,7 +90,7 @@ class Crew:
             raise self._errors.pop()
 
     def part(self) -> None:
-        """Forget the devices, to break reference cycles."""
+        """Drop the references to the devices: they are part of reference cycles, which would keep memory in use."""
         self._devices = ()
 
     def _work_here(self, work: Callable[[int], None]) -> None:
@@ -142,7 +142,7 @@ class Crew:
                 self.change.notify_all()
 
     def check(self) -> None:
-        """Raise if the run is to stop."""
+        """Raise an error if the run must stop; a device in the calling thread also reports its progress."""
         if self.alone:
             news, self._news = self._news, 0
             self._monitor.step(news)

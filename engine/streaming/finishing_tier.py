@@ -24,8 +24,8 @@ from storage.threads import Promise, ThreadPool
 class FinishingHostTier(KeptHostTier):
     """A :class:`KeptHostTier` for passes; a context manager.
 
-    While the passes continue, threads gather the facts of finished rows and write the rows.  At intervals another
-    thread copies to the store the stripes that the pass down has lowered, and records the levels that the store has.
+    During the passes, some threads gather the facts of finished rows and write these rows.  At intervals another thread
+    copies the stripes that the pass down has lowered to the store, and records the levels of all stripes in the store.
     So each stripe is written at most twice.
 
     Args:
@@ -66,12 +66,12 @@ class FinishingHostTier(KeptHostTier):
         self._writes: deque[Promise[int]] = deque()
 
     def begin(self, levels: Levels, loading: Loading, release: Rows | None = None) -> None:
-        """Begin with the levels that the store has; the matrix has the same levels once it is loaded.
+        """Set the levels that the stripes have in the store; the matrix has the same levels once it is loaded.
 
         Args:
             levels: the level of each stripe.
             loading: fills the matrix; a stripe is taken once it is ready.
-            release: begins to unlock the pages of rows that no device will copy again.
+            release: begins to unlock the memory pages of some rows; called for rows that no device will copy again.
         """
         self._loading, self._release = loading, release or self._release
         self.level[:] = self._stored[:] = levels
@@ -100,7 +100,7 @@ class FinishingHostTier(KeptHostTier):
             self._begin_finish(stripe, self._collector.write)
 
     def retire(self, stripe: int) -> None:
-        """Begin to unlock the stripe's pages."""
+        """Begin to unlock the memory pages of a stripe, because no device will copy it again."""
         self._release(*self._tiling.rows(stripe, self.n))
 
     def commit(self, k: int) -> None:
@@ -137,7 +137,7 @@ class FinishingHostTier(KeptHostTier):
             StorageFailed: a copy failed.
         """
         self._stop()
-        for write in self._writes:  # copies and writes that have not begun end at once from now on
+        for write in self._writes:  # because ``_stop`` was called, writes that have not begun end without writing
             write.wait()
         self._writes.clear()
         self._saving = True
@@ -185,7 +185,7 @@ class FinishingHostTier(KeptHostTier):
         self._collector.gather(row, block)
 
     def _copy_stripe(self, stripe: int, levels: Levels, spent: list[float], until: float | None) -> bool:
-        """Copy one stripe if the store has an older state of it; finished rows are left to the threads that write
+        """Copy one stripe if the store has an older state of it.  Finished stripes are left out: other threads write
         them.
         """
         with self._guards[stripe]:

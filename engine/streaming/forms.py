@@ -1,4 +1,4 @@
-"""The forms of tiles in checkpoints: the form of a checkpoint, the form that a solve writes, and how the solve resumes.
+"""The forms that tiles in checkpoints have: that of a checkpoint, that which a solve writes, and how the solve resumes.
 
 Every checkpoint keeps this rule: *at every instant, the record claims no more progress for a tile than the tile's file
 contains.*  A solve that cannot use all of the recorded progress may write tiles that contain less than the record
@@ -20,8 +20,8 @@ from engine.model.plan import Plan
 from engine.model.tiling import Tiling
 from storage.matrix.format import crc32c
 
-#: Stands for the potentials of a record that does not name any.  Only older versions wrote such records.  They did not
-#: keep the rule at the top of this module, so the tiles may contain less progress than the record says.
+#: Stands for the potentials of a record that does not name any.  Only older versions of this program wrote such
+#: records, and they did not keep the rule above: the tiles may contain less progress than the record says.
 UNKNOWN: Final = "unknown"
 #: Kinds of records of unfinished matrices, in whose tiles entries may still fall.
 LOWERED_KINDS: Final = ("rounds", "passes")
@@ -106,9 +106,9 @@ def kind_of(tiling: Tiling) -> str:
 
 
 def fingerprint(potentials: npt.NDArray[Any] | None) -> str | None:
-    """Return a checksum of potentials; None for None.
+    """Return a checksum of potentials; None if there are none.
 
-    Lengths reduced by different potentials must not be mixed.
+    Records hold it, so that no solve mixes lengths that are reduced by different potentials.
     """
     if potentials is None:
         return None

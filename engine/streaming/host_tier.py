@@ -21,9 +21,9 @@ from engine.streaming.progress_record import progress_of
 from engine.streaming.store_tier import tiles_of
 from storage.threads import Promise, ThreadPool, in_threads
 
-#: Limits on the cost of copies.  In a solve on processors, copies may take the share COST of (threads x seconds), and
-#: of this process's processor time.  In a solve on GPUs, which leave the processors idle, they may take the share
-#: IDLE_COST of (threads x seconds).
+#: Limits on the processor time of copies.  In a solve on processors, copies may take the share COST of
+#: (threads x seconds), and the share COST of this process's processor time.  In a solve on GPUs, which leave the
+#: processors idle, they may take the share IDLE_COST of (threads x seconds).
 COST: Final = 0.02
 IDLE_COST: Final = 0.5
 #: Most threads that copy in a solve on GPUs.
@@ -59,7 +59,7 @@ class KeptHostTier(HostTier):
         self._took = 0.0
 
     def wants(self, k: int) -> bool:
-        """Return whether a copy is due, so that resident stripes must be given after round ``k``."""
+        """Return whether a copy is due, so that devices must write resident stripes to this tier after round ``k``."""
         if self._is_time() and self._asked is None:
             self._asked = k
         return self._asked == k
@@ -79,7 +79,7 @@ class KeptHostTier(HostTier):
             self._copying = self._keeper.submit(self._copy_all)
 
     def finish(self, tiling: Tiling) -> None:
-        """Do nothing: rows are mirrored later, when they are written, so that mirroring overlaps with the disk."""
+        """Do nothing: columns left of the diagonal are filled in later, while other rows are written to the disk."""
 
     def save(self) -> None:
         """Copy the stripes once more if the time limit allows; no stripe may change during this call.
@@ -129,8 +129,10 @@ class KeptHostTier(HostTier):
                 self._earned = time.process_time() + sum(spent) / COST
 
     def _copy_stripe(self, stripe: int, levels: npt.NDArray[np.int64], spent: list[float], until: float | None) -> bool:
-        """Copy one stripe, and note the round that it had reached before copying began; return False if time ran
-        out.
+        """Copy one stripe, and set ``levels[stripe]`` to the round that it had reached before.
+
+        Returns:
+            False if the time was over before the stripe was copied; else True.
         """
         began, height = time.thread_time(), self._journal.writer.tile[0]
         levels[stripe] = self.level[stripe]
@@ -143,7 +145,9 @@ class KeptHostTier(HostTier):
         return True
 
     def _copy(self, first: int, last: int, left: int) -> None:
-        """Copy one band of rows; the writer works on a copy of each tile, so that checksum and bytes agree."""
+        """Copy one band of rows.  The writer makes a copy of each tile, because the checksum must be that of the bytes
+        written, and the stripe may change meanwhile.
+        """
         writer = self._journal.writer
         for i, j, block in tiles_of(writer, first, self.matrix[first:last], left):
             writer.write(i * writer.tile[0], j * writer.tile[1], block)

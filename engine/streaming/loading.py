@@ -19,8 +19,8 @@ from storage.threads import Promise, ThreadPool
 _SHARE: Final = 2**24
 #: Bytes of a page of memory: a piece begins at a multiple of this number.
 _PAGE: Final = 4096
-#: Most bytes of a piece, unless the fewest stripes that fill whole pages have more.  Small pieces cost more, because
-#: the CUDA driver takes time not only for each page but also for each piece.
+#: Most bytes of a piece, unless the fewest stripes that fill whole pages have more.  Smaller pieces take longer in all,
+#: because the CUDA driver needs time for each page and also for each piece.
 _PIECE: Final = 2**25
 
 #: Seconds between the locking of two pieces that no caller waits for.
@@ -29,7 +29,7 @@ _PAUSE: Final = 0.03
 _BEGIN: Final = -2
 _END: Final = -1
 
-#: A function of the first row, and the row after the last.
+#: A function of a range of rows: its arguments are the first row, and the row after the last.
 Rows = Callable[[int, int], None]
 
 
@@ -40,8 +40,8 @@ class Loading:
 
     A *piece* is a run of stripes that begins at a page of the memory.  Once its rows are filled, another thread locks
     its pages, and then its stripes are *ready*.  While the CUDA driver locks pages, its other calls wait, for example
-    allocations.  So the locking thread begins with the first call of ``wait``, when devices have allocated their
-    memory, and pauses after a piece if no caller waits for another piece.
+    allocations.  So the thread that locks begins at the first call of ``wait``, after devices have allocated their
+    memory.  It pauses after each piece, unless a caller waits for another piece.
 
     Args:
         tiling: how the matrix is cut.

@@ -1,4 +1,4 @@
-"""The last pass over a symmetric store: it completes rows that are stored only from the diagonal on."""
+"""Completes the rows of a symmetric matrix at the end of a solve: until then, they are stored from the diagonal on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from storage.threads import ThreadPool
 class Mirror:
     """Reads whole rows of a working store, a few stripes at a time.
 
-    A symmetric layout stores only the columns from a stripe's first row on.  All columns left of the diagonal block are
-    in the stripes above, transposed.  The stripes above a group of stripes are read once for the group, so more buffers
-    mean fewer reads.
+    In a symmetric layout, a stripe is stored without the columns left of its diagonal block.  The entries of these
+    columns are in the stripes above, transposed.  The stripes above are read once for each group of stripes, so more
+    buffers mean fewer reads.
 
     Args:
         writer: the working store.
@@ -51,7 +51,7 @@ class Mirror:
         yield from rows.items()
 
     def write(self, stripe: int, rows: Array) -> None:
-        """Write the tiles of a stripe that hold anything left of the diagonal.
+        """Write the tiles of a stripe that hold entries left of the diagonal.
 
         Raises:
             StorageFailed: the store cannot be written.
@@ -89,7 +89,10 @@ class Mirror:
             np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
 
     def _transpose_band(self, i: int, start: int, lacking: list[int], group: dict[int, Array]) -> None:
-        """Read those tiles of tile row ``i`` that lie in the columns of a group, and transpose them into the group."""
+        """Transpose tiles of tile row ``i`` into the stripes ``lacking``.
+
+        These are the tiles whose columns have the numbers of rows of these stripes; they are read from the store.
+        """
         band, width = self._writer.tile
         top, bottom = i * band, min((i + 1) * band, start)
         low, high = self._span(lacking[0])[0], self._span(lacking[-1])[1]

@@ -31,7 +31,7 @@ from storage.prepared.journal import PreparedJournal, committed
 
 #: Seconds between two commits; a run that takes less time makes no commit.
 EVERY: Final = 10.0
-#: Approximate limit on the bytes of the arrays in one file of a commit; they are copied while the file is written.
+#: Approximate limit on the bytes of the arrays in one file of a commit, because they are copied to write the file.
 PIECE_BYTES: Final = 32 << 20
 #: The dissection of a graph is committed as soon as it is known if vertices and arcs together are at least this many:
 #: finding it then takes a second or more.
@@ -81,7 +81,7 @@ class PartJournal(PartRecorder):
         return ~self._done[step]
 
     def add(self, step: str, some: Indices) -> None:
-        """Note that some parts are done, and commit if the interval since the last commit is over.
+        """Note that a step is done for some parts, and commit if the interval since the last commit is over.
 
         Args:
             step: the name of the step.
@@ -106,8 +106,8 @@ class PartJournal(PartRecorder):
         self._last = time.monotonic()
 
     def _pieces(self, step: str, some: Indices) -> list[Indices]:
-        """Cut ``some`` parts into runs whose arrays have about ``PIECE_BYTES`` together; a larger part is a run of its
-        own.
+        """Cut ``some`` parts into runs whose arrays have about ``PIECE_BYTES`` bytes together; a part with more bytes
+        is a run of its own.
         """
         sizes = [sum(block.nbytes for block in self._blocks(step, i)) for i in some.tolist()]
         return np.split(some, np.flatnonzero(np.diff(np.cumsum(sizes) // PIECE_BYTES)) + 1)
@@ -137,7 +137,7 @@ def digest_of(parts: Parts, dtype: str) -> str:
 
 
 def identity_of(profile: GraphProfile) -> dict[str, str]:
-    """Return fingerprints of graph and program; a run resumes from an earlier run only if their fingerprints agree."""
+    """Return fingerprints of graph and program; a run resumes from an earlier run only if both are the same."""
     return {"graph": graph_digest(profile.graph), "software": software()}
 
 
@@ -165,7 +165,7 @@ def take_dissection(profile: GraphProfile, inner: GraphProfile, target: str) -> 
     Args:
         profile: the graph.
         inner: the same graph, opened (:meth:`GraphProfile.open`); it receives the dissection.
-        target: where the prepared graph will be.
+        target: the path of the prepared graph that is to be made.
     """
     if inner.dissected:
         return

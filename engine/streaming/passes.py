@@ -8,24 +8,24 @@ are final.  Then A[i] is final, too: a walk that begins in block i either stays 
 vertex in a later block j, so that its length is the sum of an entry of A[i, j], as the pass down left it, and an entry
 of the final A[j].
 
-Of each two panels, each relaxes the other once, and each panel is closed once.  That makes n^3 updates, as many as
+Of any two panels, each relaxes the other once, and each panel is closed once.  That makes n^3 updates, as many as
 rounds need.  But a device writes each panel only twice, and otherwise only reads.  Rows become final one panel after
 the other during the second half of the work, and are written to the store while the passes continue.  The passes are
 elimination and back substitution in the min-plus semiring (Carre, An algebra for network routing problems, 1971), by
 blocks.
 
 Several devices share the panels in this order: a device takes the next panel when it is about to finish its current
-one.  It relaxes the panel by all panels that other devices have given back, and then by each further panel when that is
-given back.  The first panel that is not given back yet needs only panels that have been given back, so the devices
-never wait for each other in a circle.
+panel.  It relaxes the new panel by all panels that other devices have given back to the tier, and then by each further
+panel once that is back.  The first panel that is not back yet needs only panels that are back, so the devices never
+wait for each other in a circle.
 
 The first panels of a pass are needed for all later panels.  So a device holds the first stripes that it reads in a
-pass, as many as its memory can hold, and reads only the remaining stripes again.
+pass, as many as its memory can hold, and reads only the other stripes again for each panel.
 
 Entries only fall, and every entry is at all times the length of a walk.  So a panel may be relaxed again over any
-mixture of old and new entries, as in rounds.  Moreover, closing alone completes the pass down for a panel if each of
-its rows r already has the lengths of all walks with intermediate vertices up to r.  This holds for any layout in which
-the rows were computed.
+mixture of old and new entries, as in rounds.  Moreover, if each row r of a panel already has the lengths of all walks
+with intermediate vertices up to r, the pass down only needs to close the panel.  It does not matter in which layout
+such rows were computed.
 """
 
 from __future__ import annotations
@@ -142,8 +142,7 @@ def run(
         devices: the devices that compute; any number, of any speed.
         monitor: receives the number of updates (phase ``relax``) and is asked whether to stop, in the calling thread.
         nonnegative: promises that no entry is below zero; if False, there must be no negative cycle.
-        levels: shape (stripes,), the level that each stripe has reached, -1 for none; None if no stripe has reached
-            any.
+        levels: shape (stripes,), the level that each stripe has reached, -1 for none; None if no stripe has a level.
 
     Raises:
         Cancelled: the monitor asked to stop; the tier contains whole stripes only.
@@ -180,7 +179,7 @@ class _Run:
         self._committing, self._given = threading.Lock(), 0
         # by panel of the pass up: the stripes that a device has held since it relaxed the panel
         self._copied: dict[int, list[int]] = {}
-        self._holders: Counter[int] = Counter()  # by stripe: how many devices hold it in the pass up
+        self._holders: Counter[int] = Counter()  # by stripe: the number of devices that hold it in the pass up
 
     def run(self) -> None:
         """Carry out all tasks, and wait until their rows are in the tier."""
@@ -199,10 +198,10 @@ class _Run:
             del self._job
 
     def _pending(self, levels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the levels that count as reached for devices that wait for a stripe.
+        """Return the levels that devices which wait for a stripe regard as reached.
 
-        A level that a remaining task will bring a panel to does not count yet, even if the record has it.  So no device
-        reads a stripe that another device may be writing.
+        If a task remains that brings a panel to a level, the level is not regarded as reached, even if the record says
+        that it is.  So no device reads a stripe that another device may be writing.
         """
         found = levels.copy()
         for task in reversed(self._tasks):
@@ -248,7 +247,7 @@ class _Run:
         device.give(task.panel, task.reached)
 
     def _done(self, level: int, stripe: int, rows: Array) -> None:
-        """Give a stripe back with its new level."""
+        """Write a stripe back to the tier with its new level, and let waiting devices continue."""
         self._tier.give(level, stripe, rows)
         with self._crew.lock:
             self._levels[stripe] = max(level, self._levels[stripe])
@@ -259,9 +258,10 @@ class _Run:
             self._tier.commit(self._given)
 
     def _retire(self, held: Sequence[int]) -> None:
-        """Count one more device that holds each stripe in ``held``; retire the stripes that every device holds.
+        """Count that one more device holds the stripes ``held``; let the tier retire stripes that all devices hold.
 
-        The device has held these stripes since it relaxed a panel that is now back in the tier.
+        The device has relaxed a panel by the stripes ``held``, and the panel is back in the tier.  So the stripes are
+        on the device, and it will not read them from the tier again in this pass.
         """
         for stripe in held:
             with self._crew.lock:
@@ -320,15 +320,14 @@ class _Feed:
         found, rows = self._ahead.popleft()
         assert found == stripe
         self._ask(window)
-        # while it waits, this device reports the stripes that have come back from it, because other devices may need
-        # them
+        # ``wait`` also reports the stripes that have come back from this device, because other devices may need them
         if not self._crew.alone:
             self._crew.wait(self._device, rows.done)
         return rows.result()
 
     def close(self) -> None:
-        """End the generator of requests.  It refers to this object, which refers to the tier, so the tier's memory
-        could not be freed otherwise.
+        """End the generator of requests.  The generator refers to this object, which refers to the tier, so the memory
+        of the tier could not be freed otherwise.
         """
         self._requests.close()
 

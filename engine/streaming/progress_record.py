@@ -23,8 +23,8 @@ def progress_of(levels: Levels, tiling: Tiling) -> dict[str, object]:
 
     The record holds a pair (level, number of stripes) for each run of stripes with the same level.
 
-    In the half form, the last round plus one means that the stripe is whole: its columns left of the diagonal are
-    stored, too.
+    In the half form, a level of the last round plus one means that the stripe is whole: its columns left of the
+    diagonal are stored, too.
     """
     runs = [[int(level), len(list(run))] for level, run in groupby(levels.tolist())]
     cut = {"height": tiling.height, "width": tiling.width, "symmetric": tiling.symmetric}
@@ -37,8 +37,8 @@ def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
 
     If the record has another layout than ``tiling``, only a part of its progress may count.  From a record of rounds,
     the rounds count that all stripes have finished.  From a record of passes, finished rows count, and so do the rows
-    above the first row that the pass down has not lowered.  Panels of rows of the second kind have to be closed once
-    more (their level is WALKS).
+    above the first row that the pass down has not lowered.  These lowered rows get the level WALKS: their panels have
+    to be closed once more.
 
     Args:
         record: a record whose kind is ``rounds`` or ``passes``.
@@ -54,8 +54,8 @@ def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
     rounds = -(-n // width)
     done = n if found.min() >= rounds - 1 else (int(found.min()) + 1) * width
     if tiling.passes:
-        # Every entry has the lengths of all walks whose intermediate vertices are below ``done``.  So panels whose rows
-        # are all below ``done`` are as the pass down leaves them.
+        # Every entry is at most the length of any walk whose intermediate vertices are all below ``done``.  So panels
+        # whose rows are all below ``done`` are as the pass down leaves them.
         levels = np.full(tiling.stripes(n), FINISHED if done >= n else -1)
         levels[: done // tiling.width * tiling.group] = FINISHED if done >= n else LOWERED
         return levels
@@ -100,14 +100,14 @@ def take_up(
     solve begins with this call.
 
     Args:
-        journal: has the record; records that it writes later name ``potentials``.
+        journal: holds the record; the records that it writes after this call name ``potentials``.
         tiling: how the matrix is cut.
         n: side of the matrix.
         potentials: fingerprint of the potentials by which the lengths are reduced; None for true lengths.
         mirrored: whether the caller understands a level above the last round, which marks a whole stripe of the half
             form.
-        joined: whether the caller makes whole rows from stripes of the half form, which must then all be of the same
-            round.
+        joined: whether the caller makes whole rows from stripes of the half form; all stripes must then have reached
+            the same round.
 
     Raises:
         ValueError: the record is of another kind or type, which earlier checks should have refused.

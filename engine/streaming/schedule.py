@@ -1,9 +1,9 @@
 """The rounds of a streamed solve: which device closes which panel, which device relaxes which stripe, and in which
 order.
 
-Each device has a thread.  In round k, each device loads panel k.  One of them, the leader of panel k + 1, closes that
-panel one round ahead.  Resident stripes are relaxed on their device; each of the remaining stripes is taken by the next
-device that is free.  The stripes of panel k + 2 are relaxed first, so that they are back in the tier when that panel is
+Each device has a thread.  In round k, each device loads panel k.  One device, the leader of panel k + 1, closes panel
+k + 1 one round ahead.  Each device relaxes the stripes that are resident on it.  Each other stripe is relaxed by the
+next device that is free.  The stripes of panel k + 2 come first, so that they are back in the tier when panel k + 2 is
 closed.
 """
 
@@ -90,7 +90,7 @@ class _Run:
         self._ahead: dict[tuple[int, int], Promise[Array]] = {}
         self._late: set[tuple[int, int]] = (
             set()
-        )  # stripes that a device had to take from the tier itself, because they had not been requested in advance
+        )  # (round, stripe) where a device had to request the stripe itself, because that was not done in advance
         self._asked = self._sequence()
         self._next = next(self._asked, None)
 
@@ -128,7 +128,7 @@ class _Run:
                 if action is Action.CLOSE and self._job.leaders[k] == index:
                     if k == self._first:
                         self._seed()
-                    self._lead(index, k)  # relaxes the strips, too
+                    self._lead(index, k)  # also relaxes panel k by panel k - 1
                 elif action is Action.USE:
                     self._follow(device, k)
                 elif action is Action.REST:
@@ -145,7 +145,7 @@ class _Run:
         device.follow(k)
 
     def _rest(self, index: int, device: Streamer, k: int) -> None:
-        """Relax by panel ``k``: the resident stripes of a device, then streamed stripes as long as there are any."""
+        """Relax by panel ``k`` on one device: first its resident stripes, then streamed stripes until none is left."""
         device.reside(k, out=self._wants(k))
         while (stripe := self._pop(k)) is not None:
             device.relax(k, stripe, self._rows(k, stripe, device))
@@ -209,7 +209,7 @@ class _Run:
         return None
 
     def _rows(self, k: int, stripe: int, device: Streamer) -> Array:
-        """Return the rows of a stripe for round ``k``; wait until round ``k`` - 1 has given it back."""
+        """Return the rows of a stripe for round ``k``; wait until it is back in the tier after round ``k`` - 1."""
         self._crew.wait(device, lambda: bool(self._level[stripe] >= k - 1))
         with self._lock:
             found = self._ahead.pop((k, stripe), None)
@@ -228,7 +228,7 @@ class _Run:
             yield from ((k, s) for s in self._order(k))
 
     def _ask_ahead(self) -> None:
-        """Request the next stripes from the tier in advance, as many as its window allows."""
+        """Request the next stripes from the tier in advance, at most ``tier.window`` of them at a time."""
         while self._next is not None and len(self._ahead) < self._tier.window:
             k, stripe = self._next
             if self._level[stripe] < k - 1:
@@ -242,16 +242,16 @@ class _Run:
     # ---- what was done ----------------------------------------------------------------------------------------------
 
     def _start(self, stripe: int) -> int:
-        """Return the last round that the stripe has reached; this run begins with the round after it."""
+        """Return the last round that a stripe has reached; this run relaxes the stripe from the next round on."""
         level, k = self._first - 1, stripe // self._tiling.group
-        if self._tiling.symmetric:  # each round copies columns of every stripe for a panel, so none can be skipped
+        if self._tiling.symmetric:  # each round copies columns of every stripe for a panel, so no stripe can be skipped
             return level
         while level + 1 < self._rounds and self._tier.skip(level + 1, stripe):
             level += 1
         return min(level, k - 1) if k in (self._first, self._first + 1) else level
 
     def _done(self, k: int, stripe: int, rows: Array) -> None:
-        """Give a stripe back after round ``k``, and commit if that completes a round."""
+        """Write a stripe back to the tier after round ``k``; if that completes a round for all stripes, commit."""
         self._tier.give(k, stripe, rows)
         with self._lock:
             for passed in range(int(self._level[stripe]) + 1, k + 1):

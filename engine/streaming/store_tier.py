@@ -2,7 +2,7 @@
 
 Background threads read ahead, write back and commit, so a device waits for the disk only if the stripe that it needs is
 still being read.  A stripe that was never written is made from the graph's arcs, so the first round reads nothing.
-Finished rows (rows of the last round or of the pass up) are passed to ``observe`` before they are written.
+Finished rows (those of the last round, or of the pass up) are passed to ``observe`` before they are written.
 
 Resuming is exact (see ``engine.model.tier``): the record holds a lower bound of the round of each stripe.
 """
@@ -50,8 +50,8 @@ class StoreTier:
         tiling: how the matrix is cut.
         weights: fills rows of the weight matrix; called from several threads.
         observe: called once with each finished row, from several threads for different rows.
-        monitor: asked between stripes of the last pass whether to stop.
-        buffers: how many stripes, arrays of shape (rows of a stripe, n), are in host memory at a time.
+        monitor: receives the progress of :meth:`finish`, and is asked there whether to stop.
+        buffers: arrays of shape (rows of a stripe, n); the number of them limits the stripes in host memory.
         threads: number of threads that read, and number of threads that write.
     """
 
@@ -86,7 +86,7 @@ class StoreTier:
         self._failure: BaseException | None = None
         self._readers, self._writers = ThreadPool(threads, "apsp-read"), ThreadPool(threads, "apsp-write")
         self._clock, self._ticks = ThreadPool(1, "apsp-commit"), False
-        self._closing: SimpleQueue[None] = SimpleQueue()  # gets an item when the clock is to end
+        self._closing: SimpleQueue[None] = SimpleQueue()  # an item in it ends the thread of ``_clock``
 
     @property
     def levels(self) -> Levels:
@@ -140,7 +140,7 @@ class StoreTier:
         self._release(rows)
 
     def retire(self, stripe: int) -> None:
-        """Do nothing: buffers serve all stripes."""
+        """Do nothing: no buffer belongs to a stripe, so there is no memory to free for it."""
 
     def skip(self, k: int, stripe: int) -> bool:
         """Return whether the stripe has reached round ``k``, in this process or in an earlier process."""
@@ -158,8 +158,8 @@ class StoreTier:
             self._check()
 
     def finish(self, tiling: Tiling) -> None:
-        """Wait for the last writes; complete the rows of a symmetric layout; observe rows that an earlier process
-        finished.
+        """Wait for the last writes; complete the rows of a symmetric layout; pass rows to ``observe`` that an earlier
+        process finished.
         """
         self._wait()
         stripes = [s for s in range(tiling.stripes(self.n)) if not self._seen[s]]
@@ -325,7 +325,7 @@ def tiles_of(writer: WorkingMatrix, first: int, rows: Array, left: int = 0) -> I
         writer: the store.
         first: the matrix row of ``rows[0]``.
         rows: array of shape (rows, columns of the matrix).
-        left: the first column of interest; tiles wholly left of it are left out.
+        left: the first column that matters; tiles that end before this column are left out.
     """
     begin = left // writer.tile[1] * writer.tile[1]
     for i, j in writer.grid.covered(first, begin, len(rows), rows.shape[1] - begin):

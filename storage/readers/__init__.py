@@ -36,7 +36,7 @@ __all__ = ["FORMATS", "ReadLimits", "read_arcs", "read_graph"]
 
 log = logging.getLogger(__name__)
 
-#: Name and description of each format; ``docs/formats.md`` has the rules.
+#: Name and description of each format; ``docs/formats.md`` says how each format is read.
 FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "dimacs": "DIMACS shortest path (.gr): 'p sp', without a header, or PACE 'p tw'",
@@ -95,8 +95,8 @@ _MODULES: Final = {
 _WITH_NAMES: Final = (
     "edges", "parquet", "gpkg", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp",
 )  # fmt: skip
-#: For each option that has a meaning only for some formats, its spelling on the command line, and these formats.  Other
-#: formats refuse the option instead of ignoring it.
+#: Maps each option that only some formats take to its spelling on the command line and to the names of these formats.
+#: All other formats refuse the option instead of ignoring it.
 _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "source": ("--from", ("edges", "parquet", "gpkg")),
     "target": ("--to", ("edges", "parquet", "gpkg")),
@@ -144,14 +144,14 @@ def read_graph(
         length_of: a formula over one column that makes the lengths, such as ``1000 - score`` (``formula``).
         centroids_through: whether paths may pass through the zone centroids of a TNTP network.
         unit: what the weights measure, such as ``min``; it is stored with every result.
-        coordinates: what coordinates called x and y are, ``lonlat`` or ``plane``; None for what the file says, and a
-            plane if it says nothing.
+        coordinates: the system of coordinates called x and y, ``lonlat`` or ``plane``; None for the system that the
+            file names, or ``plane`` if it names none.
         nodes: a table with the coordinates of the vertices and other columns (``docs/coordinates.md``).
         parallel: which of parallel arcs is kept, ``least`` or ``greatest``; None for the least (``build_graph``).
         mode: how people travel through an OpenStreetMap extract: ``walking``, ``cycling`` or ``driving``.
         limits: limits on the size of the content and on declared counts.
         also: columns or attributes of further numbers of each arc, named as for ``weight``, which become
-            ``Graph.quantities``.  The file is read once more for each.
+            ``Graph.quantities``.  The file is read once more for each name.
 
     Returns:
         The clean graph, and the receipt: format, column of the weight, what was dropped or merged, notes.

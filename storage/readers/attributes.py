@@ -21,11 +21,11 @@ OWN = "weight"
 class EdgeWeights:
     """Collects the weight of each edge from the attribute that the user has named.
 
-    If the user named none, the attribute is the first one with a usual name for a weight, on the first edge that has
-    such an attribute.
+    If the user named none, the first edge that has an attribute with a usual name for a weight decides which attribute
+    it is.
 
-    ``default`` is the weight of an edge without a weight, in formats that define it.  If it is None, such an edge is
-    refused if another edge has a weight.
+    ``default`` is the weight that the format defines for an edge without a weight.  If it is None, an edge without a
+    weight is refused once another edge has one.
     """
 
     def __init__(self, options: ReadOptions, *, default: int | None = None) -> None:
@@ -42,7 +42,7 @@ class EdgeWeights:
 
     @property
     def formula(self) -> str | None:
-        """Return the formula that makes the lengths, as it was written."""
+        """Return the text of the formula that computes the lengths; None without a formula."""
         return None if self._formula is None else self._formula.text
 
     def add(self, attributes: Mapping[str, tuple[str, int]], line: int) -> None:

@@ -207,7 +207,8 @@ def _by_relation(lines: list[str], suffix: str) -> str | None:
     known = second <= _RELATIONS
     _refuse_lengths(rows, 4)
     if any(map(is_number, third)) and not any(map(is_number, first)):
-        # Two names and a number are a weighted edge list; if the second is a known relation, the caller must decide.
+        # Two names and a number are a weighted edge list.  If the second name is a known relation, the file may also be
+        # SIF whose targets are numbers, so the caller must decide.
         return _two_ways(rows[0]) if known and len(rows) > 1 else None
     if known or (third & first and not any(map(is_number, third))):
         return "sif"

@@ -28,7 +28,7 @@ LONGEST_ROW = 1 << 20
 
 
 class TextVertex(InvalidGraph):
-    """Raised for a vertex that is no number after vertices that were numbers: all vertices may then have names."""
+    """A vertex is text, not a number; the reader of edge lists then reads the file again with all vertices as names."""
 
 
 def shown(text: str) -> str:
@@ -63,7 +63,7 @@ def vertex(token: str, line: int, column: str = "") -> int:
 
 
 def label(token: str, line: int, column: str = "") -> int:
-    """Return a vertex whose number is its name; ``column`` is the name of its column, for messages.
+    """Return a vertex whose label is a whole number; ``column`` is the name of its column, for messages.
 
     Also raises ``TextVertex`` for a whole number that is not in its canonical spelling: ``02138`` and ``2138`` are two
     vertices.

@@ -80,7 +80,7 @@ _GLUED: Final = re.compile(
     rf"(?:{'|'.join(_KINDS)})?(?:{'|'.join(_LENGTHS)})(?:{'|'.join(_UNITS)})?|(?:{'|'.join(_KINDS)})?time"
     rf"(?:{'|'.join(_UNITS)})?"
 )
-#: In a column of times, values from this on are dates: seconds (1e8 is in 1973) or smaller units since 1970.
+#: In a column of times, values of at least this size are dates: seconds since 1970 (1e8 is in 1973), or smaller units.
 FIRST_DATE: Final = 1e8
 
 

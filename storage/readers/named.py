@@ -51,7 +51,7 @@ class NamedGraph:
 
     @property
     def labelled(self) -> bool:
-        """Return whether an attribute of vertices was asked for as their label."""
+        """Return whether the caller named an attribute of vertices whose values become the labels."""
         return self._names.wanted
 
     def _code(self, name: str, line: int) -> int:

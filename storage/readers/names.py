@@ -52,7 +52,7 @@ class VertexNames:
         self._names[str(vertex)], self._lines[name] = name, at
 
     def rename(self, parsed: Parsed) -> Parsed:
-        """Replace the ids of all vertices by their names."""
+        """Return ``parsed`` with the names of all vertices in place of their ids; unchanged without ``--labels``."""
         if self._attribute is None or parsed.labels is None:
             return parsed
         parsed.labels, place = order_names([self._names[str(label)] for label in parsed.labels.tolist()])

@@ -58,7 +58,7 @@ class MatrixEntries:
 
     Attributes:
         first: for each row, the column of its first entry in the file.
-        starts: for each row, the number of entries before it; then the number of all entries.
+        starts: for each row, the number of entries before it; the last element is the number of all entries.
         zeros: whether an entry of 0 is an arc of length zero (as in TSPLIB); otherwise it is no arc.
         loops: whether an entry on the diagonal is a self loop; otherwise it is ignored (as in TSPLIB).
     """
@@ -71,18 +71,18 @@ class MatrixEntries:
 
     @classmethod
     def full(cls, n: int, *, zeros: bool) -> MatrixEntries:
-        """Return the order of a full matrix: row by row, all columns."""
+        """Return the converter for a full n × n matrix, whose rows are written one after the other."""
         return cls(np.zeros(n, np.int64), np.arange(n + 1, dtype=np.int64) * n, zeros)
 
     @classmethod
     def upper(cls, n: int, *, diagonal: bool, zeros: bool) -> MatrixEntries:
-        """Return the order of an upper triangle: row by row, with or without the diagonal."""
+        """Return the converter for the rows of an upper triangle, with or without the diagonal."""
         first = np.arange(n, dtype=np.int64) + (not diagonal)
         return cls(first, np.concatenate([[0], np.cumsum(n - first)]), zeros)
 
     @classmethod
     def lower(cls, n: int, *, diagonal: bool, zeros: bool) -> MatrixEntries:
-        """Return the order of a lower triangle: row by row, with or without the diagonal."""
+        """Return the converter for the rows of a lower triangle, with or without the diagonal."""
         lengths = np.arange(n, dtype=np.int64) + diagonal
         return cls(np.zeros(n, np.int64), np.concatenate([[0], np.cumsum(lengths)]), zeros)
 

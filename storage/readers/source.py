@@ -59,7 +59,7 @@ class Source:
         path: the file.
         limits: limits on the decompressed size and the compression ratio.
         compression: None, ``gzip`` or ``zstd``, recognised by content.
-        size: size of the file in bytes, compressed if it is.
+        size: size of the file in bytes, before decompression.
     """
 
     def __init__(self, path: str | Path, limits: ReadLimits) -> None:
@@ -242,8 +242,8 @@ class Source:
         return self._sized(BLOCK)
 
     def _sized(self, size: int) -> Generator[bytes, None, None]:
-        """Yield the content in pieces of about ``size`` bytes, so that incomplete lines seldom have to be carried
-        over.
+        """Yield the content in pieces of about ``size`` bytes.  With large pieces, few lines are divided between two
+        pieces.
         """
         held: list[bytes] = []
         length = 0

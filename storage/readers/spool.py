@@ -21,7 +21,7 @@ def regular_file(path: Path, limits: ReadLimits) -> Iterator[Path]:
 
     Raises:
         NotFound: there is no such file, or it cannot be read.
-        InvalidGraph: it is neither a file nor a pipe.
+        InvalidGraph: ``path`` is neither a file nor a pipe.
         LimitExceeded: the pipe has more than ``max_bytes``.
     """
     try:

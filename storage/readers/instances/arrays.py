@@ -1,8 +1,8 @@
 """Matrices of NumPy and SciPy: dense ``.npy``, sparse ``.npz``; row i, column j is the arc i -> j, vertices from 0.
 
 In a dense matrix, 0 (by SciPy's convention for dense graphs) and +inf mean no arc, and ``True`` is an arc of weight 1.
-In a sparse matrix, each stored entry is an arc, also an explicit 0.  Headers are compared with the number of bytes that
-follow before anything is allocated.
+In a sparse matrix, each stored number is an arc, even 0; a stored ``False`` is no arc.  Before anything is allocated,
+the size that a header declares is compared with the number of bytes that follow.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _whole_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) ->
 
 
 def _coordinates(form: str, pair: list[IntArray], n: int, entries: int) -> tuple[IntArray, IntArray]:
-    """Return the rows and columns of the entries; every index is checked."""
+    """Return the row and the column index of each entry, after checking that all indices lie within the matrix."""
     first, second = pair
     if form != "coo":
         indices, indptr = pair

@@ -27,8 +27,8 @@ _KEY = re.compile(r"<([A-Z ]++)>\s*+(\S++)?")
 
 @dataclass(frozen=True)
 class _Header:
-    """The lines above the first link: counts with their line numbers, column names, the number of these lines, and the
-    separator of the fields of links.
+    """The lines above the first link: counts with their line numbers, column names, and the number of these lines
+    (``skip``); also the number (``width``) and the separator of the fields of each link.
 
     With tabs, a field may be empty.  A leading tab makes the first field empty; ``shift`` is then 1, else 0.
     """
@@ -151,8 +151,8 @@ def _first_through(header: _Header, arcs: ArcList, labels: IntArray | None) -> i
 
 
 def _labels(header: _Header, arcs: ArcList, options: ReadOptions) -> tuple[IntArray | None, list[str]]:
-    """Return the declared labels 1 .. n, and notes.  If the links use other numbers (as in Munich), return None instead
-    of labels: the vertices are then the numbers that occur.
+    """Return the declared labels 1 .. n, and notes.  If the links use other numbers (as the network of Munich does),
+    return None instead of labels: the vertices are then the numbers that occur.
     """
     n, line = header.counts.get("NUMBER OF NODES", (0, 0))
     options.limits.check_vertices(n, line)

@@ -15,8 +15,8 @@ from storage.readers.numbers import MatrixEntries, parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 
-#: For each EDGE_WEIGHT_FORMAT, the order of the matrix entries.  A matrix given as a triangle is symmetric, so the
-#: columns of one triangle are read as the rows of the other one.
+#: Maps each EDGE_WEIGHT_FORMAT to the converter of its entries.  A matrix written as a triangle is symmetric, so the
+#: columns of one triangle are read as the rows of the other triangle.
 _FORMS: dict[str, Callable[[int], MatrixEntries]] = {
     "FULL_MATRIX": lambda n: MatrixEntries.full(n, zeros=True),
     "UPPER_ROW": lambda n: MatrixEntries.upper(n, diagonal=False, zeros=True),

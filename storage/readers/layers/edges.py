@@ -65,18 +65,19 @@ class EdgeLayer(Protocol):
         """
 
     def where(self, row: int) -> str:
-        """Return where a row is, for messages; ``row`` counts from 0."""
+        """Return a text for messages that says where a row is in the file; ``row`` counts from 0."""
 
     def nodes(self, labels: npt.NDArray[np.generic], asked: str | None) -> tuple[Coordinates | None, list[str]]:
-        """Return the coordinates of the vertices ``labels`` if the file has a table of vertices, else None; and
-        notes.
+        """Return the coordinates of the vertices ``labels``, and notes; None if the file has no table of vertices.
+
+        ``asked`` is the system of coordinates that the caller names; None if the caller names none.
         """
 
 
 @dataclass(frozen=True)
 class _Choice:
     """The columns that are read: ``ends`` for the vertices (None if the ends of lines are the vertices), and one each
-    for the weight, for one-way streets and for directions.
+    for the weight, for one-way streets and for directions.  If ``measured``, the lengths of lines are the weights.
     """
 
     ends: tuple[str, str] | None

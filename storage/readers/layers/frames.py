@@ -35,14 +35,14 @@ def sample_of(frame: pl.DataFrame) -> list[list[str]]:
 def arcs_of(
     frame: pl.DataFrame, top: int, text: bool, labels: TextLabels, formula: Formula | None
 ) -> tuple[AnyArray, AnyArray, AnyArray | None]:
-    """Return tails, heads and weights of a frame of two or three columns: vertices, and lengths.
+    """Return tails, heads and weights of a frame of edges; the weights are None if the frame has no third column.
 
     Args:
         frame: tails, heads and, if there is a third column, lengths; shape (k, 2) or (k, 3).
         top: number of rows before this frame, for messages.
         text: whether vertices are text, for which the codes of ``labels`` are returned; otherwise they are whole
             numbers.
-        labels: the names of vertices so far; new ones are added.
+        labels: the names of vertices so far; new names are added.
         formula: computes the lengths from the third column; None if the third column holds the lengths.
 
     Raises:

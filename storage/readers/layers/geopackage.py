@@ -98,7 +98,7 @@ class _PackageLayer:
         return table, shapes
 
     def where(self, row: int) -> str:
-        """Return where a row is, for messages; ``row`` counts from 0."""
+        """Return a text for messages that says where a row is in the file; ``row`` counts from 0."""
         return self._package.place(self._layer, row)
 
     def nodes(self, labels: npt.NDArray[np.generic], asked: str | None) -> tuple[Coordinates | None, list[str]]:

@@ -58,7 +58,7 @@ def lines_of(path: Path, table: pl.LazyFrame, limits: ReadLimits) -> ParquetLine
 
 
 def _first_kind(table: pl.LazyFrame, name: str) -> str | None:
-    """Return the kind of the first geometry, such as line; None if there is no geometry."""
+    """Return the kind of the first geometry, such as ``LineString``; None if there is no geometry."""
     import polars as pl
 
     found = table.select(pl.col(name).drop_nulls().first()).collect().item()
@@ -107,7 +107,7 @@ class ParquetLines:
         return table, shapes
 
     def where(self, row: int) -> str:
-        """Return where a row is, for messages; ``row`` counts from 0."""
+        """Return a text for messages that says where a row is in the file; ``row`` counts from 0."""
         return f"row {row + 1}"
 
     def nodes(self, labels: npt.NDArray[np.generic], asked: str | None) -> tuple[Coordinates | None, list[str]]:

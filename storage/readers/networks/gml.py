@@ -1,7 +1,7 @@
 """Graph Modelling Language (Himsolt, 1996): nested ``key value`` pairs, read as a stream of tokens.
 
-The label of a vertex is the ``id`` of its node.  The weight is the attribute asked for, or the first of the usual names
-that every edge has.
+The label of a vertex is the ``id`` of its node.  The weight is the attribute that the caller names, or else the
+attribute with a usual name for a weight (``EdgeWeights``).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from storage.readers.source import Source
 
 #: Attributes of the whole graph that are used; the receipt lists all others as not read.
 _TOLD: Final = ("crs", "created_with")
-#: What OSMnx's attributes of edges measure, as its documentation says.
+#: Units of the attributes that OSMnx writes for edges, as its documentation states them.
 _OSMNX_UNITS: Final = {"length": "m", "travel_time": "s"}
 #: The XML parser delivers text in pieces; of one value, at most this number of pieces is kept.  A longer value is no
 #: weight.
@@ -109,7 +109,7 @@ class _Events(XmlEvents):
             self._text = []
 
     def _enter(self, tag: str) -> None:
-        """Refuse an element inside one in which it is not allowed."""
+        """Record that an element begins; raise InvalidGraph if the enclosing element may not contain it."""
         within = self._open[-1] if self._open else ""
         self._open.append(tag)
         if len(self._open) > _DEPTH:

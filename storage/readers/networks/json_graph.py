@@ -244,8 +244,8 @@ class _Json:
         return str(value)
 
     def _check_weight(self, name: str | None) -> None:
-        """Refuse ``value`` as a length unless the caller asked for it: in files of D3 it counts what two vertices
-        share.
+        """Refuse the attribute ``value`` as a length unless the caller named it: in files of D3, ``value`` counts what
+        two vertices share.
         """
         if name is not None and plain(name) == "value" and self._options.column is None:
             raise InvalidRequest(

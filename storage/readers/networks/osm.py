@@ -117,7 +117,7 @@ class _Ways:
 
     Attributes:
         nodes: the ids of the nodes of all ways.
-        starts: for each way, the position in ``nodes`` of its first node; then the end of the last way.
+        starts: for each way, the position in ``nodes`` of its first node; the last element is the length of ``nodes``.
         speeds: the speed on each way, in kilometres an hour.
         forward, backward: whether each way may be used in the direction in which it is drawn, and whether in the
             opposite direction.
@@ -168,7 +168,7 @@ def _ways(found: Iterator[Any], mode: TravelMode, limits: ReadLimits, size: int)
 
 @dataclass
 class _Places:
-    """The places of the nodes of the ways.
+    """The coordinates of the nodes of all ways, and the barriers at the nodes.
 
     Attributes:
         ids: the ids of the nodes, ascending.
@@ -197,7 +197,10 @@ def _places(path: Path, mode: TravelMode, ways: _Ways) -> _Places:
 
 @dataclass
 class _Network:
-    """Arcs between junctions: ids of the ends, length in metres, and speed in kilometres an hour."""
+    """Arcs between junctions: ids of the ends, length in metres, and speed in kilometres an hour.
+
+    ``cut`` is the number of stretches that are left out because one of their nodes is missing or blocked.
+    """
 
     tails: Ids
     heads: Ids
@@ -209,7 +212,8 @@ class _Network:
 def _network(ways: _Ways, places: _Places) -> _Network:
     """Return the arcs between the junctions of ``ways``; an arc is left out if one of its nodes is missing or blocked.
 
-    If the network is undirected, or a way is open in both directions, its arcs are listed in both directions.
+    An arc of a way that is open in both directions is listed in both directions.  In an undirected network, every way
+    is open in both directions.
     """
     where = np.searchsorted(places.ids, ways.nodes)
     x, y = places.longitudes[where], places.latitudes[where]
@@ -241,7 +245,7 @@ def _network(ways: _Ways, places: _Places) -> _Network:
 
 
 def _largest(network: _Network, *, directed: bool) -> npt.NDArray[np.bool_]:
-    """Return which arcs belong to the largest strongly connected component."""
+    """Return a mask of the arcs that belong to the largest strongly connected component, shape (arcs,)."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

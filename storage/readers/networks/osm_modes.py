@@ -46,8 +46,8 @@ class TravelMode:
         told: the speed on each kind of way that may be used only if a tag allows it.
         access: the tags that allow or forbid use; the first of these tags with a known value decides.
         barriers: kinds of barriers that stop the traveller unless a tag allows passage.
-        directed: whether one-way streets count.
-        limits: whether a speed limit replaces the speed of the kind of way.
+        directed: whether the traveller must obey one-way streets, so that the network is directed.
+        limits: whether the speed limit of a way (tag ``maxspeed``) replaces the speed of its kind in ``open``.
     """
 
     name: str

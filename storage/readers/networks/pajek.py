@@ -132,7 +132,7 @@ class _Pajek:
             raise InvalidGraph(f"expected 'u v [value]', found {fields.shown(' '.join(words))}", line=line, field="row")
         rest = words[2:]
         attributes = {}
-        # The value may be followed by pairs of words, which say how Pajek draws the line.
+        # The value may be followed by pairs of words, which say how Pajek draws the edge.
         if rest and not rest[0].startswith("[") and (len(rest) == 1 or fields.is_number(rest[0])):
             attributes["weight"] = rest[0], line
             rest = rest[1:]

@@ -67,8 +67,8 @@ def _feed(source: Source, parser: xmlreader.IncrementalParser) -> None:
 
 
 def _check_encoding(start: bytes) -> None:
-    """Refuse an encoding that the parser cannot read.  It has some encodings built in, and can read all with one byte
-    per character.
+    """Refuse an encoding that the parser cannot read.  The parser reads UTF-8, UTF-16 and every encoding that has one
+    byte per character.
     """
     declared = _ENCODING.match(start)
     if declared is None:

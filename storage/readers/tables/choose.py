@@ -49,7 +49,7 @@ _FEW = 500
 
 @dataclass(frozen=True)
 class Columns:
-    """Positions of the columns that are read, and what the receipt says about the choice."""
+    """Positions of the columns that are read, and notes for the receipt; ``kind`` says which edges are directed."""
 
     source: int
     target: int
@@ -138,7 +138,7 @@ def _ends(
 
 
 def _by_place(names: list[str], body: list[list[str]], free: list[int], missing: int) -> list[int]:
-    """Return the positions of the ``missing`` ends if the names of all other columns are recognised."""
+    """Return the columns of the ``missing`` (1 or 2) ends of edges if the names of all other columns are recognised."""
     left = [i for i in free if _is_named(names[i]) and not (_holds_numbers(body, i) and is_measure(names[i]))]
     if missing == 2 and left and are_reversed(names[left[0]], names[left[-1]]):
         raise asked(names, "the order of these says the opposite of their names")
@@ -247,8 +247,8 @@ def _wanted(name: str | None, names: list[str] | None, width: int, field: str) -
 def _default_weight(
     names: list[str] | None, body: list[list[str]], rest: list[int], ends: tuple[int, int], remarks: Remarks
 ) -> int | None:
-    """Return the column that is named like a length; without column names, return the third column if it holds numbers.
-    Refuse tables in which other columns hold numbers.
+    """Return the column that is named like a length; without column names, the third column if it holds numbers.
+    Raises InvalidRequest if there are columns of numbers, but it is uncertain whether any of them is the length.
     """
     first, last = min(ends), max(ends)
     if names is None:
@@ -296,7 +296,7 @@ def _default_weight(
 
 
 def _is_named(name: str) -> bool:
-    """Return whether a column has a real name; row numbers of pandas and of R have none."""
+    """Return whether a column has a real name; the columns of row numbers that pandas and R write have none."""
     return (plain(name) not in ("", "unnamed0") or not name.isascii()) and not name.startswith("__index_level_")
 
 

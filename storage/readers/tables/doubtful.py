@@ -21,8 +21,8 @@ _ROW = re.compile(rb"(?m)^[ \t]*+[^ \t\n#%]")
 class CommentedRows:
     """Finds comments that have the fields of an arc: they may be arcs from a vertex such as ``#1``.
 
-    Those below the first arc, or below the header, are counted.  Above the first arc of a file without a header one
-    may name the columns, so such comments matter only if names of vertices begin likewise.
+    Such comments are counted below the first arc, and below the header.  In a file without a header, a comment above
+    the first arc may name the columns; it matters only if names of vertices also begin with ``#`` or ``%``.
     """
 
     def __init__(self, layout: Layout, header: bool) -> None:
@@ -45,11 +45,11 @@ class CommentedRows:
         self._begun = begin is not None
 
     def _take(self, place: tuple[int, str], below: bool) -> None:
-        """Keep the line and the text of a comment; ``below``: an arc or the header stands above it."""
+        """Record a comment (line and text); ``below`` says whether an arc or the header stands above the comment."""
         if below:
             self._count += 1
             self._first = self._first or place
-        elif self._layout.weight is not None or self._layout.separator is not None:  # else it may be two words of prose
+        elif self._layout.weight is not None or self._layout.separator is not None:  # otherwise two words may be prose
             self._above = self._above or place
 
     def _is_row(self, text: str) -> bool:
@@ -93,7 +93,8 @@ class CommentedRows:
 class PaddedNames:
     """Finds names in quotes with blanks at their ends, such as ``"a "``, which are read without these blanks.
 
-    Programs that pad columns write all names so.  If a file also has ``a``, or ``" a"``, these may be other vertices.
+    A program that pads columns spells a name in one way everywhere.  If a file has ``"a "`` and also ``a`` or ``" a"``,
+    the two spellings may mean two vertices.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -124,7 +125,7 @@ class PaddedNames:
                     )
 
     def _names(self, block: Block) -> Iterator[tuple[str, int]]:
-        """Return the names of both ends of each arc, with the blanks that stand in quotes, and their lines."""
+        """Yield the names of both ends of each arc, each with its line number; blanks inside quotes are kept."""
         sign, blank = re.escape(self._layout.separator or ""), "" if self._layout.separator == "\t" else r"[ \t]*+"
         cell = re.compile(rf'{blank}(?:"((?:[^"]|"")*+)"{blank}|([^{sign}]*+))(?:{sign}|$)')
         for line, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
@@ -134,7 +135,7 @@ class PaddedNames:
             for place, found in enumerate(cell.finditer(text)):
                 quoted, plain = found[1], found[2]
                 if place == self._layout.width or (plain or "").startswith('"'):
-                    break  # a quote that nothing closes would be looked for again from every cell behind it
+                    break  # otherwise the end of an unclosed quote would be searched for again from every later cell
                 if place in (self._layout.source, self._layout.target):
                     yield plain.strip(fields.BLANKS) if quoted is None else quoted.replace('""', '"'), line
 

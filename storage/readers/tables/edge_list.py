@@ -109,7 +109,7 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
 def _fed(
     source: Source, sniffed: Sniffed, options: ReadOptions
 ) -> tuple[ArcTable, CommentedRows, PaddedNames, DecimalMarks]:
-    """Read all rows into a table; also return what was found of rows, names and numbers with a doubtful meaning."""
+    """Read all rows into a table; also return the three checkers of doubtful comments, names and numbers."""
     table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout, sniffed.header)
     padded, marks = PaddedNames(sniffed.layout), DecimalMarks()
     for block in source.body(sniffed.skip):
@@ -206,7 +206,7 @@ def _refuse_all_pairs(arcs: ArcList) -> None:
 
 
 def _refuse_second_header(arcs: ArcList, names: AnyArray, sniffed: Sniffed) -> None:
-    """Refuse a second header among the rows, which is left when files are joined."""
+    """Refuse a second header among the rows, as in a file that was made by joining files with headers."""
     header = sniffed.layout.names
     known = [np.flatnonzero(names == name) for name in header] if sniffed.header else []
     if not known or not all(map(len, known)):
@@ -290,8 +290,8 @@ def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:
 
 
 def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options: ReadOptions) -> AnyArray | None:
-    """Return the labels that a count n declares, 0 .. n - 1 or 1 .. n; None if n is just the number of vertices that
-    occur.
+    """Return the labels that a count n declares, 0 .. n - 1 or 1 .. n; None if the counts do not fit the rows and need
+    not be exact.
     """
     rows = len(arcs.tails)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))

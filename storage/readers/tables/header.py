@@ -181,7 +181,7 @@ def _refuse_counts(rows: list[list[str]], line: Line) -> None:
     below = {field for row in rest for field in row}
     names = len(first) == 2 and mixed and below.isdisjoint(first) and not any(map(is_whole, below))
     words = any(_WORD.match(field) for field in first[:2])
-    # pandas gives the column of values of a stacked table the name 0, so such a first row names columns
+    # pandas calls the column of values of a stacked table 0, so a first row of two names and 0 may be a header
     stacked = len(first) == 3 and first[2] == "0" and _is_apart(first, rest)
     if (numbers and words) or names or stacked or _is_odd(first, rest):
         raise InvalidGraph(

@@ -203,9 +203,9 @@ def _lines(block: Block, most: int) -> list[tuple[int, str]]:
 def _labelled(sample: FirstRows, told: bool = False) -> Shape | None:
     """Return the shape of a matrix whose first row and first column name the same vertices, or None.
 
-    Only where the caller has been ``told`` that it is a matrix, a word may stand before numbers that name the columns:
-    pandas numbers the columns of an edge list, too.  Only the names decide here.  If some names differ, or entries are
-    no numbers, the reader raises the error later.
+    Only if the user has declared the file to be a matrix (``told``), the header may be a word followed by numbers that
+    name the columns: pandas numbers the columns of an edge list in the same way.  Only names decide here.  If some
+    names differ, or some entries are no numbers, the reader raises the error later.
     """
     rows = sample.rows
     if len(rows) < 3:

@@ -159,7 +159,7 @@ class _Written(NamedTuple):
 
 
 def _bared(lines: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], _Written]:
-    """Remove comments behind the fields of rows, and semicolons at the ends of rows; also return what was found."""
+    """Remove comments behind the fields of rows, and semicolons at their ends; also return which of them there were."""
     notes: tuple[str, ...] = ()
     cut = [_BEHIND.sub("", text) for _, text in lines]
     commented = [(line, text) for (line, text), bare in zip(lines, cut, strict=True) if text != bare]

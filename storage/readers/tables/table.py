@@ -53,7 +53,7 @@ class Layout:
         text: whether vertices are names.
         integer: whether weights must be whole numbers.
         infinite: whether a weight of +inf is allowed; it means no arc.
-        first, last: the smallest and the largest number that a vertex may have; if None, numbers are names.
+        first, last: the smallest and the largest number that a vertex may have; None if every whole number is a label.
         declared: the place where the file declares ``last``, for messages.
         names: names of the columns of source and target, for messages; empty without a header.
         formula: computes lengths from the weights; None keeps the weights.

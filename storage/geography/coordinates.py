@@ -1,4 +1,4 @@
-"""Coordinates of the vertices of a graph, with names and other columns, and their files."""
+"""Coordinates, names and other columns of the vertices of a graph, and the files in which they are saved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLANE: Final = "plane"
 SYSTEMS: Final = (LONLAT, PLANE)
 #: Radius of the sphere on which great-circle distances are measured, in metres: the mean radius of the Earth (IUGG).
 EARTH_RADIUS: Final = 6_371_008.8
-#: Name of the Zarr group of a store that holds coordinates; their file names in a saved graph begin with it, too.
+#: Name of the Zarr group of a store that holds coordinates.  In a saved graph, the names of their files begin with it.
 GROUP: Final = "coordinates"
 
 
@@ -67,7 +67,7 @@ class Coordinates:
         return Coordinates(self.x[order], self.y[order], self.geographic, columns)
 
     def distances(self, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> Floats:
-        """Return the straight-line distances between pairs of vertices (indices) by :func:`crow_distances`."""
+        """Return straight-line distances, shape (k,), between pairs of vertex indices (:func:`crow_distances`)."""
         first, second = (
             check_index_array(name, ends, len(self.x)) for name, ends in (("first", first), ("second", second))
         )
@@ -96,7 +96,7 @@ def unit_vectors(lon: Floats, lat: Floats) -> Floats:
 
 
 def arc_metres(chord: Floats) -> Floats:
-    """Return the great-circle distances on the Earth, in metres, of chords of the unit sphere."""
+    """Return great-circle distances on the Earth, in metres, from the lengths of chords of the unit sphere."""
     return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.minimum(1.0, np.asarray(chord) / 2)), np.float64)
 
 
@@ -197,7 +197,10 @@ def save_arrays(coordinates: Coordinates, folder: Path) -> dict[str, object]:
 
 
 def load_arrays(about: Mapping[str, Any], folder: Path) -> Coordinates:
-    """Read what :func:`save_arrays` wrote; ``about`` is what it returned.  Raises OSError, ValueError, KeyError."""
+    """Read the coordinates that :func:`save_arrays` wrote into a folder; ``about`` is the description that it returned.
+
+    Raises OSError, ValueError, KeyError.
+    """
 
     def read(name: str) -> Array:
         plain = folder / f"{GROUP}_{name}.npy"

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 #: Ending of the file names of GeoPackages.
 GEOPACKAGE: Final = ".gpkg"
-#: The system of longitude and latitude in a GeoPackage, whose coordinates are always in the order x, y.
+#: The system of longitude and latitude; a GeoPackage always stores the longitude (x) before the latitude (y).
 _DEGREES: Final = "EPSG:4326"
 _DRIVER: Final = "GPKG"
-#: The version of GeoPackage that is written.  Later versions have nothing that is needed, and older programs warn about
-#: their files.
+#: The version of GeoPackage that is written.  Later versions add nothing that apsp needs, and older programs warn when
+#: they open a file of a later version.
 _VERSION: Final = {"VERSION": "1.2"}
 #: Names of the columns of the key and of the geometry, unless the table itself has a column of the same name.
 _KEY, _SHAPE = "fid", "geom"
@@ -108,7 +108,7 @@ def _described(form: LayerForm) -> dict[str, str]:
 
 
 def _free_names(columns: list[str]) -> dict[str, str]:
-    """Return options of the layer that name the columns of key and geometry, unlike any other column."""
+    """Return layer options with names for the columns of key and geometry that no other column has."""
     taken: dict[str, str] = {}
     for name in columns:
         if name.lower() in taken:
@@ -138,5 +138,5 @@ def _values(column: pl.Series) -> np.ndarray[Any, Any]:
 
 
 def _silently() -> warnings.catch_warnings[None]:
-    """Suppress warnings about a staged file whose name does not end in .gpkg, and about a plane without a name."""
+    """Suppress warnings that the name of a staged file does not end in .gpkg, and that a layer has no named system."""
     return warnings.catch_warnings(action="ignore")

@@ -121,7 +121,7 @@ class GeoPackage:
         )
 
     def check(self, layer: LayerFacts) -> int:
-        """Return the number of rows of a layer.
+        """Check that the table of a layer is plain and undamaged, and return the number of its rows.
 
         Raises:
             InvalidGraph: the layer is a view, or its table is missing or damaged.

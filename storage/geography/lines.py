@@ -30,7 +30,7 @@ class Lines:
     Attributes:
         x, y: coordinates of the points of all lines, shape (p,).
         z: heights of the points, shape (p,); NaN where a line has no heights.
-        starts: index of the first point of each line, and at last the number of all points, shape (k + 1,).
+        starts: index of the first point of each line, followed by the number of all points, shape (k + 1,).
         measured: how many lines have measures (M); the measures are left out.
     """
 

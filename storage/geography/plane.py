@@ -65,12 +65,13 @@ def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]
     Args:
         graph: the graph.
         coordinates: the coordinates of the vertices; at least one vertex has coordinates.
-        about: further members of the object, or other ones for those of the same name; its ``sources`` and ``targets``
-            are arrays of vertex indices, or None.
+        about: further members of the object.  A member ``system`` replaces the system of ``coordinates``; ``sources``
+            and ``targets`` are arrays of vertex indices, or None.
     """
     x, y = projected(coordinates)
     ends = edge_ends(graph, coordinates.there)
-    # Relative to the middle, the rounding of a coordinate to float32 is below a ten-millionth of the network's size.
+    # Coordinates are sent relative to the middle of the network: float32 then rounds a coordinate by less than a
+    # ten-millionth of the network's size.
     origin = [float(np.nanmin(side) + np.nanmax(side)) / 2 for side in (x, y)]
     selected = {name: about[name] for name in ("sources", "targets")}
     counts = {name: None if found is None else len(found) for name, found in selected.items()}
@@ -86,6 +87,6 @@ def packed_network(graph: Graph, coordinates: Coordinates, about: dict[str, Any]
 
 
 def _exact(labels: list[Any]) -> list[Any]:
-    """Return labels in a form that JSON readers do not round: all as texts if a number is too large for a float."""
+    """Return labels for JSON: all as texts if a number is so large that a reader of JSON could round it."""
     beyond = any(isinstance(label, int) and abs(label) > _SAFE for label in labels)
     return [str(label) for label in labels] if beyond else labels

@@ -21,7 +21,7 @@ from storage.geography.tables import PointTable, read_points
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Metres: points with longitude and latitude that are farther than this from their vertex are named in a note.
+#: Distance in metres; a note names the points with longitude and latitude that are farther than this from their vertex.
 FAR: Final = 1000.0
 _NAMED: Final = 3
 

@@ -73,7 +73,7 @@ def _where(path: Path, row: int) -> str:
 
 
 def has_points(path: Path) -> bool:
-    """Return whether a file is a table with columns of coordinates.  A file that cannot be read has none.
+    """Return whether a file is a table with columns of coordinates; False for a file that cannot be read.
 
     Raises:
         InvalidRequest: two columns have names of the same coordinate, or the metadata of GeoParquet are not understood.
@@ -215,7 +215,7 @@ def _separator(line: str) -> str:
 
 
 def _frame(path: Path) -> tuple[pl.DataFrame, tuple[Floats, Floats, str | None] | None]:
-    """Return a table without its geometry column, and x, y and system of the geometry; None for a table without it."""
+    """Return a table without its geometry column, and x, y and system of that column; None without such a column."""
     import polars as pl
 
     ending = path.suffix.lower()

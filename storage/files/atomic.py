@@ -148,7 +148,7 @@ def sync_data(handle: int) -> None:
 
 
 def take_place(file: Path, path: Path) -> bool:
-    """Put ``file`` at ``path``, atomically.  Raises OSError.
+    """Move ``file`` to ``path`` atomically, in place of the file that is there.  Raises OSError.
 
     Returns:
         Whether the file that was at ``path`` is now at ``file``; otherwise it was removed.
@@ -206,7 +206,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def rename_new(source: Path, target: Path) -> None:
-    """Rename atomically.  Raises FileExistsError if the target exists, and other OSErrors."""
+    """Rename a file or folder atomically.  Raises FileExistsError if the target exists, and other OSErrors."""
     try:
         _renameat2(source, target, _NOREPLACE)
     except OSError as error:
@@ -258,7 +258,7 @@ class Staging:
             raise failure("make a staging folder for", target, error) from error
 
     def publish(self, *, replace: bool) -> None:
-        """Move the folder, which must be durable, to ``target``.  A folder that was there is removed only afterwards.
+        """Move the folder, which must be durable, to ``target``; then remove the folder that was at ``target`` before.
 
         Raises:
             Conflict: the target exists and ``replace`` is False; the folder stays staged.

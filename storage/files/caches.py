@@ -1,4 +1,4 @@
-"""The folder in which apsp keeps what it can do without, or make again: below XDG_CACHE_HOME, or below ``~/.cache``."""
+"""The folder for files that apsp can do without or make again: below XDG_CACHE_HOME, or below ``~/.cache``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path | None:
-    """Return the folder, which may not exist; None if the user has no home, as a number without an account has none."""
+    """Return the folder, which may not exist; None if the user has no home, such as a user id without an account."""
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "apsp"
     try:

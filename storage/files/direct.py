@@ -77,7 +77,7 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
 def read(handle: int, size: int) -> Bytes | None:
     """Read an open file of ``size`` bytes into this thread's buffer, and return the bytes that were read.
 
-    These are fewer than ``size`` if the file is shorter.  None means that O_DIRECT cannot be used for this file.
+    Fewer than ``size`` bytes are returned if the file is shorter, and None if O_DIRECT cannot be used for this file.
     Raises OSError.
     """
     if not _set_direct(handle, size, on=True):

@@ -86,7 +86,7 @@ def lock_folder(base: Path, target: Path) -> int:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # the previous holder may have removed the folder after it was opened; its lock would exclude nobody
+            # the previous holder may have removed the folder after it was opened; a lock on it would exclude nobody
             if base.stat().st_ino == os.fstat(handle).st_ino:
                 return handle
         except FileNotFoundError:

@@ -108,7 +108,7 @@ class Writing:
             raise
 
     def _again(self) -> bool:
-        """Share the lock if this thread holds it already; return whether it does.  Raises OSError."""
+        """If this thread already holds the lock, share it and return True, else return False.  Raises OSError."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class Writing:
             hold = _Hold(self._path)
             try:
                 fcntl.flock(hold.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # the previous writer may have removed the file after it was opened; its lock would exclude nobody
+                # the previous writer may have removed the file after it was opened; a lock on it would exclude nobody
                 if self._path.stat().st_ino == hold.key[1]:
                     self._hold = hold
                     break
@@ -145,7 +145,7 @@ class Writing:
         _HELD[hold.key] = hold
         about = {"what": what, "process": os.getpid(), "host": socket.gethostname()}
         about["since"] = datetime.now(UTC).isoformat(timespec="seconds")
-        with contextlib.suppress(OSError):  # on a full disk, messages to refused writers do not name us
+        with contextlib.suppress(OSError):  # on a full disk, messages to refused writers lack these facts
             os.ftruncate(hold.file.fileno(), 0)
             hold.file.write(json.dumps(about).encode())
 

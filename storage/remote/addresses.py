@@ -1,4 +1,4 @@
-"""Finds the stores and checkpoints of an object store without reading them.  Imports no NumPy."""
+"""Finds the matrix stores and checkpoints in object storage without reading their content.  Imports no NumPy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def claim_of(name: str) -> int:
 
 
 def check_address(address: str, *, overwrite: bool) -> Stat | None:
-    """Return the seal of the store at ``address``, which may be replaced; None if there is no store.
+    """Return size, entity tag and time of the seal of the store that will be replaced; None if there is no store.
 
     Raises:
         Conflict: there is a store, and it may not be replaced.

@@ -33,7 +33,7 @@ class Generation:
 
         Args:
             objects: the objects below the address.
-            before: the sealed store that may be replaced; None for none.
+            before: size, entity tag and time of the seal that may be replaced; None if there is no store.
             claim: number of the claim on the address, 0 for none.
         """
         self.objects, self._before, self.claim = objects, before, claim
@@ -55,7 +55,7 @@ class Generation:
         return cls(Objects(address), check_address(address, overwrite=overwrite), claim)
 
     def send_folder(self, folder: Path, root: bytes, check_held: Callable[[], None]) -> None:
-        """Send a whole folder, then its root document, and seal it.
+        """Send a whole folder, then its root document, and seal this generation.
 
         Args:
             folder: the files, without the root document.
@@ -74,8 +74,8 @@ class Generation:
         self.seal(digest)
 
     def seal(self, digest: str) -> None:
-        """Seal this generation: put the object SEAL, which names it.  If the generation may replace an earlier store,
-        this replaces that store's seal.
+        """Seal this generation: put the object SEAL, which names the generation.  If an earlier store may be replaced,
+        the put replaces the SEAL of that store.
 
         Args:
             digest: digest of the seal.

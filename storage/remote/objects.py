@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 SCHEME: Final = "s3://"
-#: Number of objects that are sent or fetched at the same time, so that the latency of each (of 2 MiB, say) costs
-#: little.
+#: Number of objects (of 2 MiB each, for example) that are sent or fetched at the same time, so that waiting for answers
+#: takes little of the time.
 THREADS: Final = 16
 #: Larger files are sent in parts of this many bytes.
 PART_BYTES: Final = 64 << 20
@@ -107,7 +107,7 @@ class Objects:
             raise self._failure("write", name, error) from error
 
     def create(self, name: str, data: bytes) -> None:
-        """Put an object of a new name.
+        """Put an object under a name that no object has yet.
 
         Raises:
             Conflict: there is an object of that name already.
@@ -181,7 +181,7 @@ class Objects:
         def one(pair: tuple[Path, str]) -> None:
             path, name = pair
             try:
-                if path.stat().st_size > PART_BYTES:  # in parts: it may exceed the memory, or the limit of a put
+                if path.stat().st_size > PART_BYTES:  # in parts: the file may exceed the memory, or the limit of a put
                     self._guarded("write", name, lambda: self._store.put(self._key(name), path, chunk_size=PART_BYTES))
                     return
                 data = path.read_bytes()

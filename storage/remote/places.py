@@ -104,12 +104,12 @@ def reweighted_place(found: SealedFolder, out: str | Path | None, *, overwrite: 
 
 
 def _working_path(address: str, work: Path | None) -> Path:
-    """Return the path to work at.  It depends only on ``work`` and the address, so that a later call finds the
-    checkpoint.
+    """Return the path of the store in the making.  The path depends only on ``work`` and the address, so that a later
+    call finds the checkpoint.
 
     Raises:
-        NotFound: the folder ``work`` does not exist, or the user has no home, where the work would be done.
-        StorageFailed: no folder can be made there.
+        NotFound: the folder ``work`` does not exist; or ``work`` is None, and the user has no home folder.
+        StorageFailed: the working folder cannot be made.
     """
     if work is not None and not work.is_dir():
         raise NotFound(f"--work: the folder {work} does not exist")

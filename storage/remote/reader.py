@@ -100,7 +100,7 @@ class RemoteFolder:
         return MemoryStore({name: make(self.read(name)) for name in names})
 
     def current(self) -> bool:
-        """Return whether the address led to this store at the last check, some seconds ago; never waits."""
+        """Return whether the last check found this store at the address; an old check is repeated in another thread."""
         with self._lock:
             due = self._is_current and time.monotonic() - self._seen > _CURRENT_SECONDS
             if due:
@@ -110,7 +110,7 @@ class RemoteFolder:
         return self._is_current
 
     def close(self) -> None:
-        """Do nothing: no descriptor is held."""
+        """Do nothing, because this folder has no file descriptor open."""
 
     def _ask(self) -> bool:
         try:
@@ -196,7 +196,7 @@ class RemoteTiles(TileReader):
         self._number = next(_numbers)
 
     def prepare(self, tiles: list[tuple[int, int]]) -> None:
-        """Fetch the tiles that are not cached, several at a time, as far as they fill at most half of the cache."""
+        """Fetch the tiles that are not cached, several at a time, but no more than fill half of the cache."""
         most = KEPT_BYTES // 2 // max(1, int(self._sizes.max(initial=1)))
         missing = [tile for tile in tiles[:most] if KEPT.get((self._number, *tile)) is None]
         if len(missing) > 1:

@@ -34,7 +34,7 @@ from storage.remote.objects import Objects, Stat, each
 
 log = logging.getLogger(__name__)
 
-#: Sending checkpoints takes at most one part in _SHARE of the time of a solve.
+#: Sending checkpoints takes at most 1 / _SHARE of the time of a solve.
 _SHARE: Final = 10
 #: Maximum number of attempts to read a tile, because the tile may be replaced while it is read.
 _ATTEMPTS: Final = 10
@@ -92,11 +92,11 @@ class RemoteMatrix(WorkingMatrix):
             self._sender.start()
 
     def _commit_lowered(self, record: Mapping[str, Any]) -> None:
-        """Remove the checkpoint that this process sent, because less advanced tiles may be sent soon; then commit the
-        record as the base class does.
+        """Commit a record that may claim less progress than the checkpoint that this process sent.  The checkpoint is
+        removed first, because tiles with less progress may be sent soon.
 
         Checkpoints of earlier processes remain, because they name other generations, which no process overwrites.  If
-        the object store refuses, the record is not lowered, and no tile is written.
+        the object store refuses the removal, the record is not committed, and no tile is written.
         """
         with self._record_lock:
             if self._sender is not None:
@@ -185,9 +185,10 @@ def _says_nothing(record: Mapping[str, Any]) -> bool:
 
 
 def _read_whole(path: Path) -> bytes:
-    """Read a tile file until its checksum is right.
+    """Return the bytes of a tile file; read the file again while its checksum is wrong.
 
-    Reading is repeated because the file of a replaced tile may be overwritten meanwhile (``storage.matrix.file_pool``).
+    The checksum may be wrong because the file of a replaced tile is overwritten meanwhile
+    (``storage.matrix.file_pool``).
     """
     for _ in range(_ATTEMPTS):
         try:

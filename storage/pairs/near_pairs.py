@@ -41,7 +41,7 @@ class NearPairs:
 
     @property
     def entries(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         return len(self.indices)
 
     def row(self, source: int) -> tuple[npt.NDArray[np.int32], Array]:

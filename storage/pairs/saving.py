@@ -152,7 +152,7 @@ def save_file(target: Path, write: Callable[[io.BufferedWriter], None], size: in
 
     Args:
         target: the file.
-        write: writes the content.
+        write: writes the content to the open file that it is passed.
         size: approximate number of bytes of the content, for messages.
 
     Raises:
@@ -196,7 +196,7 @@ def _write_npz(pairs: NearPairs, out: io.BufferedWriter) -> None:
 
 
 def frame_of_pairs(pairs: NearPairs) -> pl.DataFrame:
-    """Return near pairs as a table of source, target (labels) and distance, in the order of the rows."""
+    """Return near pairs as a table with the columns source and target (labels) and distance, in the order of rows."""
     return next(frames_of_pairs(pairs, max(1, pairs.entries)))
 
 

@@ -1,5 +1,5 @@
-"""Writes the tiles of a quantity, an array beside the distances, of a store in the making.  Tiles are durable before a
-commit counts them.
+"""Writes the tiles of a quantity into a store in the making, as an array beside the distances.  Tiles are made durable
+before a commit counts them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.matrix.format import ALSO, Array, compress, crc32c, decompress, fil
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.side_arrays import side_array
 
-#: At most this number of new tiles wait for a commit; the thread that writes one more makes them durable.
+#: At most this number of new tiles is not yet durable; the thread that writes one more makes all of them durable.
 _PENDING: Final = 128
 
 
@@ -50,11 +50,11 @@ class QuantityTiles:
         """Write whole rows; a tile may be written again, and then holds the last block.
 
         Args:
-            row: the first row, at the edge of a tile.
+            row: index of the first row, which is also the first row of a tile.
             block: shape (rows, columns of the matrix), of the type of the quantity.
 
         Raises:
-            InvalidRequest: the block is of another type or shape, or cuts a tile.
+            InvalidRequest: the block is of another type or shape, or covers only a part of a tile.
             StorageFailed: the file system refused.
         """
         if block.ndim != 2 or block.dtype != self.dtype or block.shape[1] != self._grid.shape[1]:

@@ -1,1 +1,1 @@
-"""Results in rows: tables that jobs make, sealed like stores, and the tables that people upload."""
+"""Tables: those that jobs make, which are sealed like stores, and those that people upload."""

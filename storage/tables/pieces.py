@@ -38,12 +38,12 @@ class Pieces:
 
         Args:
             out: the file.
-            together: number of rows of a row group of the file; None for the default.
+            together: number of rows in a row group of the file; None for the default of polars.
             said: key-value metadata of the file.
 
         Raises:
             OSError: the file system refused.
-            BaseException: what making a piece raised; the file is then incomplete.
+            BaseException: the error that making a piece raised; the file is then incomplete.
         """
         from polars.exceptions import ComputeError
         from polars.io.plugins import register_io_source

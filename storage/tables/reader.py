@@ -1,4 +1,4 @@
-"""Reads a sealed result in rows: pages of its table, sorted on request, its columns, and its files."""
+"""Reads the sealed table of a job: pages of rows, sorted on request, whole columns, and files."""
 
 from __future__ import annotations
 

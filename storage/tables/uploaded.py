@@ -100,13 +100,13 @@ class UploadedTables:
             return self._record(digest), True
 
     def get(self, table_id: str, owner: str | None) -> TableRecord:
-        """Return a table of an owner.  Raises NotFound if the owner has no such table."""
+        """Return the record of a table of an owner.  Raises NotFound if the owner has no such table."""
         if not _ID.fullmatch(table_id) or not self._owned(table_id, owner).exists():
             raise NotFound(f"there is no table {table_id[:100]!r}")
         return self._record(table_id)
 
     def listed(self, owner: str | None) -> list[TableRecord]:
-        """Return the tables of an owner, the newest first."""
+        """Return the records of the tables of an owner, the newest first."""
         owned = [path.parent.parent.name for path in self._folder.glob(f"*/{_OWNERS}/{_mark(owner)}")]
         return sorted((self._record(name) for name in owned), key=lambda one: (-one.created, one.id))
 

@@ -1,4 +1,4 @@
-"""Writes a result in rows: a Parquet table, for near pairs also sparse rows in Zarr arrays, and the seal."""
+"""Writes and seals the table of a job as Parquet; near pairs are also written as sparse rows in Zarr arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
     from storage.remote.generation import Generation
 
-#: Number of rows of a row group of the table, so that a page is read without reading the whole table.
+#: Number of rows in a row group of the table: a page is read from its row groups, without reading the whole table.
 ROWS_TOGETHER: Final = 1 << 16
 
 
@@ -32,7 +32,7 @@ def write_result_table(
     *,
     remote: Generation | None = None,
 ) -> Path:
-    """Write and seal a result in rows; the folder, or the objects, appear whole or not at all.
+    """Write and seal the table of a job; its folder, or its objects in an object store, appear whole or not at all.
 
     Args:
         path: the folder, which must not exist.

@@ -10,7 +10,8 @@
 
 Graphs come from files (``read_graph``) or arrays (``build_graph``).
 
-- ``plan`` says what a solve would take; ``warm`` compiles what the first solve on a machine would otherwise wait for.
+- ``plan`` predicts memory, disk and time of a solve; ``warm`` compiles the code for which the first solve on a machine
+  would otherwise wait.
 - ``solve`` returns the matrix as an array.  ``solve_to_store`` writes a store, which ``open`` reads and ``verify``
   checks.  ``solve_many`` solves many graphs in one call.
 - ``prepare`` makes a prepared graph: tables of about the size of the graph, which answer the same questions as a store.
@@ -111,7 +112,7 @@ __all__ = [
     "warm",
 ]
 
-#: Module that defines each name; a name after a colon is what the module itself calls it, if that differs.
+#: Maps each public name to the module that defines it; if the module uses another name, this follows after a colon.
 _HOMES = {
     "Assignment": "engine.api.betweenness.assignment",
     "AsyncClient": "service.client",

@@ -1,4 +1,4 @@
-"""What apsp raises on purpose: ``ApspError`` and its subclasses.
+"""The exceptions that apsp raises on purpose: ``ApspError`` and its subclasses.
 
 Each has a stable ``kind``, a message that names the line, option or limit at fault, and ``details()`` for programs.
 Errors of a client (``ServiceError`` and its subclasses, ``StillOpen``, ``NoAnswer``) come from requests to a service.

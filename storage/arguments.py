@@ -1,7 +1,7 @@
 """Checks the arguments of Python functions: types first, then bounds; each message names the argument.
 
-Without these checks, a thread count of 1.5, a limit of ``"10"`` or a flag of ``"no"`` would cause an error far from the
-call, or be misread, as ``"no"`` would be as true.  The checks accept NumPy's numbers and return plain Python values.
+Without these checks, a thread count of 1.5 or a limit of ``"10"`` would cause an error far from the call, and a flag of
+``"no"`` would count as true.  The checks accept NumPy's numbers and return plain Python values.
 This module imports nothing that takes long to import.
 """
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Most characters of a value that messages show.
 _SHOWN = 80
-#: Largest absolute value of a label that is a number, far beyond the labels of any graph.  Messages shorten numbers
-#: from this value on.
+#: Largest absolute value of a label that is a number; labels of graphs are far smaller.  Messages shorten numbers of
+#: this size or more.
 _HUGE = 1 << 100
 
 
@@ -225,7 +225,7 @@ def check_indices(field: str, value: Any) -> tuple[int, ...]:
 
 
 def unmasked(field: str, values: Any) -> npt.NDArray[Any]:
-    """Return an array, a list or the like as a plain array; refuse masked entries.
+    """Return an array, or what NumPy can convert to an array, as a plain array; refuse masked entries.
 
     A conversion by NumPy would drop the mask of a masked array, so that masked entries would count.
 

@@ -175,7 +175,7 @@ class DatabaseFailed(StorageFailed):
 
 
 class SolveFailed(ApspError):
-    """The solver stopped, and the caller's request is not the reason."""
+    """The solver stopped for a reason other than the caller's request."""
 
     kind = "solve-failed"
 
@@ -187,5 +187,5 @@ class Cancelled(ApspError):
 
 
 def raised(error: Exception) -> None:
-    """Raise ``error``; for functions that would pass over it, as ``os.walk`` does if it cannot list a folder."""
+    """Raise ``error``; passed as ``onerror`` to ``os.walk``, which otherwise skips a folder that it cannot list."""
     raise error

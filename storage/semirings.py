@@ -47,10 +47,10 @@ class Semiring:
         return None if self.name == "lor-land" else "greatest" if self.greatest else "least"
 
     def measures(self, *, weighted: bool) -> bool:
-        """Return whether values measure what the weights of a graph measure.
+        """Return whether values have a unit: that of the weights, or hops for distances in a graph without weights.
 
-        Products and reachability have no unit.  The widths and heights of graphs without weights are those of arcs that
-        all weigh 1, and only distances count arcs.
+        Products and reachability have no unit.  Without weights, every arc weighs 1; then widths and heights have no
+        unit either, because only distances count arcs.
 
         Args:
             weighted: whether the graph has weights.
@@ -80,8 +80,8 @@ LENGTHS: Final = frozenset({MIN_PLUS})
 
 
 def needed_parallel(name: str | None) -> Literal["greatest"] | None:
-    """Return ``greatest`` if a semiring needs the greatest of parallel arcs; None if the least one, the default, is
-    right.
+    """Return ``greatest`` if a semiring needs the greatest of parallel arcs; None if the default, which keeps the
+    least, is right.
     """
     found = SEMIRINGS.get(name or MIN_PLUS)
     return "greatest" if found is not None and found.parallel == "greatest" else None

@@ -80,7 +80,7 @@ class Promise(Generic[T]):
         try:
             raise self._error
         finally:
-            del self  # error and frame would refer to each other, and so keep arrays in memory
+            del self  # otherwise the error and this frame refer to each other, which keeps arrays in memory
 
     def _settle(self) -> None:
         self._over = True
@@ -205,7 +205,7 @@ class ThreadPool:
         if self._begun and not self._over:
             self._orders.put(False)
             self._calls.put(None)  # for the thread that starts others, if it makes the calls itself
-            with contextlib.suppress(Dropped):  # if not even that thread could be started, no thread is waited for
+            with contextlib.suppress(Dropped):  # if that thread cannot be started either, no thread is waited for
                 self._start()
             if self._sure and not self._over:
                 with self._busy:

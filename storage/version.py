@@ -1,5 +1,5 @@
-"""The version of the software, for the package, stores and pages.  It is here because reading it from the package's
-metadata takes long.
+"""The version of the software, for the package, stores and pages.  It is a constant because reading it from the
+package's metadata takes long.
 """
 
 from typing import Final

@@ -52,7 +52,12 @@ class IdleConnections:
         self._silent.pop(connection, None)
 
     def admit(self, connection: Connection, held: int) -> None:
-        """Close the longest idle connection if a new one makes the number ``held`` of connections exceed the limit."""
+        """If ``held`` exceeds the limit, close the longest idle connection, or ``connection`` itself if none is idle.
+
+        Args:
+            connection: the connection that was just accepted.
+            held: the number of open connections, including this one.
+        """
         if held > self.most:
             first = next(iter(self._silent), connection)
             self.speak(first)

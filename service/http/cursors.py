@@ -1,4 +1,4 @@
-"""Makes and reads the cursors of lists in pages: opaque texts, sent in the Link header (RFC 8288)."""
+"""Makes and reads cursors, opaque texts in the Link header (RFC 8288) that say where the next page of a list begins."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def _unknown() -> InvalidRequest:
 
 
 def following(request: Request, **parameters: str) -> str:
-    """Return the path and query of the next part of a list."""
+    """Return the URL path and query of the next page of a list."""
     url = request.url.include_query_params(**parameters)
     return f"{url.path}?{url.query}"

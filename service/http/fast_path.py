@@ -40,7 +40,7 @@ class FastPath:
 
     Args:
         app: the inner ASGI application.
-        service: what the routes share.
+        service: the objects that all routes share.
         distance, file: the normal routes, whose patterns label the requests in metrics.
     """
 
@@ -50,7 +50,7 @@ class FastPath:
         self._proxied = bool(service.settings.accel_prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI entry point."""
+        """Answer a request on the fast path, or pass it to the inner application (ASGI)."""
         found = asked = None
         # a traced request takes the normal route, so that its trace shows the parts of the route
         if scope["type"] == "http" and scope["method"] == "GET" and "fastapi.telemetry" not in scope:

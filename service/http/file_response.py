@@ -1,6 +1,6 @@
-"""Answers with files, or with bytes as if they were files: HEAD, ranges, conditions.
+"""Answers whose body is a file, or bytes in memory, with HEAD, byte ranges and conditional requests.
 
-The kernel sends files where possible.
+The kernel sends files where possible, so that their bytes are not copied into this process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: name of the scope extension: an awaitable function (file descriptor, offset, count); see ``service.http.protocol``
 SENDFILE: Final = "apsp.sendfile"
-#: files of a sealed store never change
+#: value of Cache-Control for files of a sealed store, which never change
 CACHE: Final = "private, max-age=31536000, immutable"
 #: bytes of a file that this process reads at once, if the kernel cannot send the file
 _CHUNK: Final = 1 << 20
@@ -70,7 +70,7 @@ class RangedAnswer(Response):
         self.wanted = bool(self._parts) and not request.scope["state"].get("head")
 
     def _begin_parts(self, kind: str, size: int) -> str:
-        """Make the heads and the tail of a multipart answer; return its media type."""
+        """Make the header of each part and the closing boundary of a multipart answer; return its media type."""
         mark = secrets.token_hex(12)
         for part in self._parts:
             head = f"\r\n--{mark}\r\nContent-Type: {kind}\r\nContent-Range: {part.of(size)}\r\n\r\n"
@@ -79,7 +79,7 @@ class RangedAnswer(Response):
         return f"multipart/byteranges; boundary={mark}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """The ASGI entry point."""
+        """Send the headers and, unless the request is HEAD, the parts of the body (ASGI)."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if not scope["state"].get("head"):
             for k, part in enumerate(self._parts):
@@ -107,7 +107,7 @@ class OpenFile(RangedAnswer):
         self._release = weakref.finalize(self, os.close, self._handle)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI entry point."""
+        """Send the answer as the base class does, then close the file descriptor (ASGI)."""
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -58,7 +58,10 @@ _QUERIES: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submat
 
 
 class RequestGate:
-    """The outermost middleware: request id, key, rate, HEAD, security headers, one log line and one observation."""
+    """The outermost middleware: it checks key and rate, answers HEAD, and adds request id and security headers.
+
+    It also writes a log line for each request, and reports each request to ``observe`` for metrics.
+    """
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class RequestGate:
         self._rates = Rates(settings.max_requests_per_second)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI entry point."""
+        """Refuse a request, or pass it to the inner application (ASGI)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -195,7 +198,7 @@ class BodyLimit:
     """Refuses bodies whose Content-Length or size is too large, or that arrive too slowly, before they are stored.
 
     All bodies except uploads stay in memory until their requests are answered.  So the sum of these bodies is limited
-    for each caller, too: otherwise one key could fill the memory by many connections.
+    for each caller, too: otherwise one caller could fill the memory with requests on many connections.
 
     The errors are raised by ``receive``, in the code that reads the body, so the exception middleware must enclose that
     code.
@@ -206,7 +209,7 @@ class BodyLimit:
         self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI entry point."""
+        """Pass a request to the inner application with a ``receive`` that enforces the limits (ASGI)."""
         if scope["type"] != "http" or scope["method"] in _SAFE_METHODS:
             await self._app(scope, receive, send)
             return
@@ -340,7 +343,7 @@ def _no_control(path: str, query: bytes) -> HTTPProblem | None:
 
 
 def _who(scope: Scope) -> str:
-    """Return the key of a request; without keys the address from which it was sent."""
+    """Return whom a request is counted for: the owner of its key, or without keys the address of the client."""
     caller: Caller = scope["state"].get("caller", ANYBODY)
     return caller.owner or _address(scope)
 

@@ -40,11 +40,11 @@ class Rates:
 
 
 class ComputingBudget:
-    """A bucket of processor seconds for each caller: ``limit`` seconds flow in per minute, and the bucket holds no
-    more.
+    """A token bucket of processor seconds for each caller: ``limit`` seconds are added per minute, and the bucket holds
+    at most ``limit`` seconds.
 
-    The cost of a question is known only after it is answered, so the last question may take more than the bucket holds;
-    the next one is refused until the bucket has recovered.  Safe to use from many threads.
+    The cost of a question is known only after it is answered, so a question may take more seconds than the bucket has.
+    Further questions are then refused until the bucket has seconds again.  Safe to use from many threads.
     """
 
     def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,7 +67,7 @@ class ComputingBudget:
             )
 
     def charge(self, who: str | None, seconds: float) -> None:
-        """Take seconds out of the caller's bucket."""
+        """Subtract ``seconds`` of processor time from the caller's bucket."""
         with self._lock:
             self._buckets[who] = self._left(who) - seconds, self._clock()
             self._buckets.move_to_end(who)

@@ -8,13 +8,13 @@ from storage.errors import InvalidRequest
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket bound to an address; port 0 is any free one.  Raises InvalidRequest if that is impossible."""
+    """Return a socket bound to an address; port 0 selects a free port.  Raises InvalidRequest if binding fails."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         # The socket names its protocol, because asyncio sets TCP_NODELAY on accepted connections only then.  Without
-        # it, every answer on a kept connection waits 40 ms for the client's delayed acknowledgement.
+        # TCP_NODELAY, every answer on a reused connection waits 40 ms for the client's delayed acknowledgement.
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

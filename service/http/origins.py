@@ -21,8 +21,8 @@ def is_cross_origin(scope: Scope, *, pages: bool = True, allowed: str = "") -> b
 
     Args:
         scope: the request.
-        pages: whether a request without both headers is refused: forms of the pages always send one of them.  Programs,
-            which send neither, need a key instead.
+        pages: the result for a request with neither header.  True where only pages may send requests, because a browser
+            always sends one of the headers with a form.  False where programs, which send neither, may send requests.
         allowed: origins whose pages are allowed nevertheless, separated by commas; ``*`` for all.
     """
     if scope["method"] in _QUESTIONS:
@@ -43,7 +43,7 @@ def is_cross_origin(scope: Scope, *, pages: bool = True, allowed: str = "") -> b
 
 
 def is_for_this_host(scope: Scope, listens_on: str) -> bool:
-    """Return whether the ``Host`` of a request names this machine; checked where the loopback is the only protection.
+    """Return whether the ``Host`` of a request names this machine; callers check it if keys are not required.
 
     A page of another site may make its own name resolve to 127.0.0.1 once it is loaded (DNS rebinding).  Its requests
     then have the same origin, and only ``Host``, which browsers always send, shows the foreign name.

@@ -59,7 +59,7 @@ class PatientProtocol(H11Protocol):
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        """Let the connection wait for the next request, unless that has arrived already."""
+        """Record that the connection waits for the next request, unless that request has arrived already."""
         super().on_response_complete()
         if self.conn.our_state is h11.IDLE and not self.transport.is_closing():
             self._crowd.wait(self)
@@ -89,7 +89,7 @@ class PatientProtocol(H11Protocol):
         await self._application(scope, receive, send)
 
     async def _sendfile(self, handle: int, offset: int, count: int) -> None:
-        """Send ``count`` bytes of an open file from ``offset`` on; closes the connection if it stalls."""
+        """Send ``count`` bytes of an open file from ``offset`` on; close the connection if the client stops reading."""
         if self.transport.is_closing() or self.cycle.disconnected:
             return
         self.conn.send_with_data_passthrough(h11.Data(data=_Counted(count)))  # type: ignore[arg-type]

@@ -89,11 +89,11 @@ async def receive(request: Request, path: Path, announced: int | None) -> str:
 
 
 class _Writer:
-    """Digests and writes one batch in a thread while the next one arrives.
+    """Writes one batch of chunks to a file, and adds it to a digest, in a thread while the next batch arrives.
 
     Attributes:
-        digest: the digest of all bytes written, final once ``settle`` has returned.
-        total: the number of these bytes, final at the same time.
+        digest: the digest of all bytes written; complete once ``settle`` has returned.
+        total: the number of bytes written; complete once ``settle`` has returned.
     """
 
     def __init__(self, handle: int) -> None:
@@ -102,13 +102,13 @@ class _Writer:
         self._running: asyncio.Task[int] | None = None
 
     async def put(self, chunks: list[bytes]) -> None:
-        """Wait for the previous batch, then start to write this one.  Raises OSError."""
+        """Wait until the previous batch is written, then start to write ``chunks``.  Raises OSError."""
         await self.settle()
         write = anyio.to_thread.run_sync(_write, self._handle, self.digest, chunks)
         self._running = asyncio.ensure_future(write)
 
     async def settle(self) -> None:
-        """Wait until all is written.  Raises OSError."""
+        """Wait until all batches are written.  Raises OSError."""
         running, self._running = self._running, None
         if running is not None:
             self.total += await running

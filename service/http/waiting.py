@@ -1,4 +1,4 @@
-"""Requests that wait for the end of a job; one query of the database serves all of them."""
+"""Lets requests wait for the end of a job; one repeated query of the database serves all waiting requests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from storage.jobs.store import JobStore
 
 log = logging.getLogger(__name__)
 
-#: seconds between two queries of the database: shortly after a request began to wait, and later
+#: seconds between two queries of the database: in the first _SOON_SECONDS after a request began to wait, and later
 _SOON, _LATER = 0.01, 0.1
-#: seconds after the last request began to wait, during which the shorter interval is used
+#: seconds for which the shorter interval is used, from the time at which the last request began to wait
 _SOON_SECONDS: Final = 1.0
 _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?=$|[,;])", re.IGNORECASE)
 

@@ -12,8 +12,8 @@ from storage.errors import ApspError, Conflict, DiskFull, DoesNotFit, InvalidReq
 
 #: resource -> the setting that limits it; no setting limits the GPU memory of a job, because each job states that limit
 _HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
-#: results to offer where a matrix does not fit; each name is a value of the option ``result`` and an algorithm in
-#: DoesNotFit.candidates
+#: kinds of results to offer if a matrix does not fit; each is a value of the option ``result``, and the name of an
+#: algorithm in ``DoesNotFit.candidates``
 WAYS_OUT: Final = ("prepared", "measures", "near")
 
 
@@ -31,7 +31,7 @@ class Fault:
 
 
 def for_want_of_disk(error: Mapping[str, Any] | None) -> bool:
-    """Return whether a job failed because the disk was full; the same job may succeed later."""
+    """Return whether a stored error says that a job failed because the disk was full; the job may succeed later."""
     if error is None:
         return False
     details: Mapping[str, Any] = error.get("details", {})
@@ -124,7 +124,7 @@ class NotAcceptable(InvalidRequest):
 
 
 def _offered(refusal: DoesNotFit) -> dict[str, Any]:
-    """Return the seconds, memory and disk of the candidates of ``refusal`` that need no matrix and are feasible."""
+    """Return the predicted seconds, memory and disk of the feasible results in ``WAYS_OUT``, by name."""
     found = {}
     for candidate in refusal.candidates:
         name = getattr(candidate, "algorithm", None)

@@ -18,7 +18,7 @@ _WAITING: Final = ("429", "503")
 
 
 def describe(app: FastAPI, *, keys: bool) -> None:
-    """Add to ``app.openapi`` the problem documents of all errors, the answers of every operation, keys and scopes."""
+    """Make ``app.openapi`` add problem documents of errors to all operations and, with ``keys``, the needed scopes."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

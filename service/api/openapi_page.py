@@ -62,7 +62,7 @@ def _operation(document: dict[str, Any], path: str, method: str, operation: _Ope
 
 
 def _example(document: dict[str, Any], body: tuple[str, dict[str, Any]] | None) -> str:
-    """Return a body to begin with: the first example of its schema."""
+    """Return the text with which the body's field on the form begins: the first example of the schema, or nothing."""
     if body is None or body[0] != _TYPED:
         return ""
     schema = body[1].get("schema", {})

@@ -224,7 +224,7 @@ def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
     return Fault("invalid-request", f"{first['pointer']}: {first['detail']}{more}", details)
 
 
-# Routes pass the result to FastAPI as ``responses``.
+# Routes pass the returned dict to FastAPI as the argument ``responses``.
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI descriptions of the problem documents with these statuses."""
     reference = {"$ref": "#/components/schemas/ProblemDocument"}

@@ -69,7 +69,7 @@ class GraphDocument(Wire):
 
     @classmethod
     def of(cls, record: GraphRecord) -> GraphDocument:
-        """Return the wire form of a record."""
+        """Return the document that describes the stored graph ``record``."""
         links = {"self": f"/v1/graphs/{record.id}", "jobs": f"/v1/jobs?graph={record.id}"}
         return cls(
             id=record.id, digest=record.digest, name=record.name, n=record.n, m=record.m, facts=record.facts,
@@ -78,7 +78,7 @@ class GraphDocument(Wire):
 
 
 class GraphList(Wire):
-    """Graphs, newest first; ``next`` leads to older ones."""
+    """A page of graphs, newest first; ``next`` is the path of the page with older graphs."""
 
     graphs: list[GraphDocument]
     next: str | None

@@ -92,7 +92,7 @@ class JobRequest(_Options):
 
 
 class PointsReceipt(Wire):
-    """The points of one side of a job, and the vertices to which they were taken."""
+    """The points that a job has as its sources, or as its targets, and the vertices to which they were taken."""
 
     count: int
     vertices: int = Field(description="How many different ones.")
@@ -127,7 +127,7 @@ class JobItem(Wire):
 
     @classmethod
     def of(cls, record: JobRecord) -> JobItem:
-        """Return the wire form of a record."""
+        """Return the list item that describes the stored job ``record``."""
         return cls(**_job_members(record))
 
 
@@ -147,7 +147,7 @@ class JobDocument(JobItem):
 
     @classmethod
     def of(cls, record: JobRecord, *, queue_position: int | None = None, resumable: bool = False) -> JobDocument:
-        """Return the wire form of a record.
+        """Return the document that describes a stored job.
 
         Args:
             record: the stored job.
@@ -181,7 +181,7 @@ class Estimate(Wire):
 
     @classmethod
     def of(cls, graph: str, plan: dict[str, Any], notes: Sequence[str]) -> Estimate:
-        """Return the wire form of a plan.
+        """Return the estimate that a plan contains.
 
         Args:
             graph: id of the graph.
@@ -193,7 +193,7 @@ class Estimate(Wire):
 
 
 class JobsQuery(BaseModel):
-    """Which jobs a list shows."""
+    """Selects the jobs that a list shows."""
 
     limit: int = Field(50, ge=1, le=200)
     state: State | None = Field(None, description="Only jobs in this state.")
@@ -202,7 +202,7 @@ class JobsQuery(BaseModel):
 
 
 class JobList(Wire):
-    """Jobs, newest first; ``next`` leads to older ones."""
+    """A page of jobs, newest first; ``next`` is the path of the page with older jobs."""
 
     jobs: list[JobItem]
     next: str | None

@@ -35,7 +35,7 @@ SaidSemiring = Annotated[SemiringName | None, Field(description="Of what the val
 
 
 class SnappedPoint(Wire):
-    """A point and the vertex nearest to it, for which it stands."""
+    """A point of a request, and the vertex nearest to it, which is used in its place."""
 
     place: int | None = Field(None, description="Of a list: where the point stands in it, from 0.")
     id: Label | None = None
@@ -75,7 +75,7 @@ class ListedPoints(Wire):
 
 
 class PointsRequest(Question):
-    """Points to be taken to vertices."""
+    """Points for which the nearest vertices are wanted."""
 
     points: list[PointAsked] = Field(fail_fast=True, min_length=1, max_length=MOST_LISTED)
     snap_limit: SnapLimit = None
@@ -86,7 +86,7 @@ class PointsRequest(Question):
 
 
 class PointsTaken(Wire):
-    """The points in the order of the request."""
+    """The points in the order of the request, each with the vertex nearest to it."""
 
     points: list[SnappedPoint]
 
@@ -94,7 +94,8 @@ class PointsTaken(Wire):
 class Distance(BetweenPoints):
     """One distance; null where there is no path.
 
-    In the semirings max-min and min-max the value from a vertex to itself is infinite; it is null, too, but reachable.
+    In the semirings max-min and min-max the value from a vertex to itself is infinite: ``distance`` is null then, but
+    ``reachable`` is true.
     """
 
     source: Label
@@ -298,7 +299,7 @@ class Manifest(Wire):
 
     @staticmethod
     def links_of(job_id: str, result: str = "matrix", *, also: bool = False) -> dict[str, str]:
-        """Return the links to all that can be read of a result.  A prepared result also has links to its files."""
+        """Return the links to all that can be read of a result, by name; for a prepared result also to its files."""
         base = f"/v1/jobs/{job_id}"
         return {"job": base, **{name: f"{base}/{name}" for name in links_of(result, also=also)}}
 
@@ -370,7 +371,8 @@ class ColumnHistogram(Wire):
 class SummaryDocument(Wire):
     """Facts about a solved matrix.
 
-    A prepared result has only the number of pairs unless all are counted, a table its rows and columns.
+    For a prepared result these are only the number of pairs, unless the request asks to count all rows.  For a table,
+    they include the number of rows and the names of columns.
     """
 
     job: str

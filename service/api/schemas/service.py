@@ -32,7 +32,7 @@ class DeviceDocument(Wire):
 
     @classmethod
     def of(cls, runner: RunnerRecord, silent: bool) -> DeviceDocument:
-        """Return the wire form of a record.  The job of a busy runner is not shown."""
+        """Return the document that describes the device of a runner.  The job of a busy runner is not shown."""
         figures = runner.figures or {}
         memory = figures.get("memory") or {}
         return cls(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from storage.tables.uploaded import TableRecord
 
 
-#: what an uploaded table is for
+#: kind of the numbers in an uploaded table
 Holds = Literal["opportunities", "demands"]
 
 
@@ -31,7 +31,7 @@ class TableDocument(Wire):
 
     @classmethod
     def of(cls, record: TableRecord) -> TableDocument:
-        """Return the wire form of a record."""
+        """Return the document that describes the uploaded table ``record``."""
         return cls(
             id=record.id, holds=cast("Holds", record.holds), rows=record.rows, key=record.key,
             columns=record.columns, bytes=record.bytes, created=moment(record.created),

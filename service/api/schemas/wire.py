@@ -89,7 +89,7 @@ class Wire(BaseModel):
 
 
 class Question(Wire):
-    """The body of a request; the number of validation errors is bounded, whatever the client sends."""
+    """The base of schemas of request bodies: it bounds the number of validation errors, whatever the client sends."""
 
     @model_validator(mode="before")
     @classmethod
@@ -163,7 +163,7 @@ AskedPlaces = Annotated[list[AskedPlace], Field(fail_fast=True, min_length=1, ma
 
 
 def plain(places: Sequence[Any]) -> list[Any]:
-    """Return the list with each point as a dict of its members.  Vertices stay as they are."""
+    """Return a copy of a list of vertices and points in which each point is a dict of its members."""
     return [place.members() if isinstance(place, PointAsked) else place for place in places]
 
 
@@ -186,7 +186,7 @@ class OpportunityColumns(Question):
 
 
 class DemandColumns(Question):
-    """How much is to go from where to where: as many ``origins`` as ``destinations`` and ``flows``."""
+    """Demands in three lists of equal length: ``flows[i]`` is to go from ``origins[i]`` to ``destinations[i]``."""
 
     origins: AskedList
     destinations: AskedList

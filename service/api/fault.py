@@ -56,7 +56,7 @@ class UnsupportedMedia(InvalidRequest):
 
 
 class TooManyAtOnce(LimitExceeded):
-    """The caller has reached the limit on concurrent requests of this kind."""
+    """The caller has reached a limit on requests that run, or bodies that are held, at the same time."""
 
     kind = "too-many-at-once"
 

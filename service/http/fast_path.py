@@ -70,7 +70,7 @@ class FastPath:
         await send({"type": "http.response.body", "body": found[1]})
 
     def _redirect(self, scope: Scope, job_id: str, key: str) -> _Answer | None:
-        """Return an answer that lets the reverse proxy send a tile, if the tile exists and is complete."""
+        """Return an answer that lets the reverse proxy send a tile; None if the normal route must answer."""
         opened = self._opened(scope, job_id)
         if opened is None or scope["query_string"] or not opened.matrix.holds(key):
             return None

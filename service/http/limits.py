@@ -13,13 +13,14 @@ from typing import Final
 from service.api.fault import TooManyAtOnce, TooMuchComputing
 from service.settings import variable
 
-#: most callers that are remembered; the least recent one is dropped first and then starts again with a full bucket
+#: the most callers whose buckets are stored; the bucket of the caller seen least recently is dropped first, and such a
+#: caller starts again with a full bucket
 _MOST_CALLERS: Final = 10_000
 
 
 class Rates:
-    """A token bucket for each caller: ``limit`` requests per second, and up to twice that at once; used by one thread
-    only.
+    """A token bucket for each caller: ``limit`` requests per second, and at most ``2 * limit`` at once; used by one
+    thread only.
     """
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:

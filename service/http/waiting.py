@@ -39,7 +39,7 @@ class Waiters:
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self, job_id: str, seconds: float) -> None:
-        """Return when the job has ended, or after ``seconds``."""
+        """Wait until the job has ended, for at most ``seconds``."""
         over = asyncio.Event()
         self._waiting.setdefault(job_id, set()).add(over)
         self._latest = time.monotonic()

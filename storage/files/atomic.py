@@ -344,7 +344,7 @@ def clear_stale(target: Path) -> None:
 
 
 def set_aside(target: Path) -> Path:
-    """Return the path of the old store during a replacement, where the file system cannot exchange two names."""
+    """Return the path to which an old store is moved while it is replaced, if two names cannot be exchanged."""
     return target.with_name(f".{target.name}.replaced")
 
 

@@ -200,7 +200,7 @@ def opened(path: Path, limits: ReadLimits | None = None) -> Iterator[GeoPackage]
 
     Raises:
         NotFound: there is no such file.
-        InvalidGraph: the file is no GeoPackage, is damaged, or lacks changes that another program has yet to write.
+        InvalidGraph: the file is no GeoPackage or damaged, or another program has not written its changes into it yet.
     """
     try:
         with path.open("rb") as file:

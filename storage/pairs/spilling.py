@@ -93,7 +93,7 @@ class PairSpill:
             self.discard()
 
     def _narrow(self, kind: np.dtype[Any]) -> None:
-        """Rewrite the distances in place as a smaller type; writing never overtakes reading."""
+        """Rewrite the distances in place as a smaller type; no distance is overwritten before it has been read."""
         wide, narrow = (np.memmap(self._lengths, each, "r+", shape=(self.entries,)) for each in (self._kind, kind))
         for first in range(0, self.entries, _BLOCK):
             narrow[first : first + _BLOCK] = wide[first : first + _BLOCK].astype(kind)

@@ -140,7 +140,7 @@ def _by_marks(first: str, lines: list[str]) -> str | None:
 
 
 def _uncommented(lines: list[str], marks: str) -> str:
-    """Return the first line that is no comment."""
+    """Return the first line that is neither empty nor a comment; an empty text if there is no such line."""
     return next((line for line in lines if line and not is_comment(line, marks)), "")
 
 

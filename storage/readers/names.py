@@ -69,7 +69,7 @@ def note_quotes(labels: AnyArray) -> list[str]:
     """Return a note that single quotes around names are kept as part of the names; an empty list if no name has them.
 
     Args:
-        labels: all names, in ascending order of code points; for numbers there is no note.
+        labels: all names, in ascending order of code points.  If the labels are numbers, there is no note.
 
     Raises:
         InvalidGraph: a name occurs both with and without quotes, so that one vertex would become two.

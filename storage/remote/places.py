@@ -89,8 +89,8 @@ def reweighted_place(found: SealedFolder, out: str | Path | None, *, overwrite: 
 
     Args:
         found: the open prepared graph that gets new weights.
-        out: the new place; None to replace ``found``.  In an object store, ``found`` is replaced only if it is still
-            the store that was opened.
+        out: the new folder or address; None to replace ``found``.  In an object store, ``found`` is replaced only if it
+            is still the store that was opened.
         overwrite: whether a store at ``out`` may be replaced.
 
     Raises:

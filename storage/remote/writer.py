@@ -58,7 +58,7 @@ class RemoteMatrix(WorkingMatrix):
         before: Stat | None,
         claim: int = 0,
     ) -> None:
-        """Use ``open_working``.  ``before`` is the seal of the store that may be replaced; None if there is no
+        """Callers use ``open_working``.  ``before`` is the seal of the store that may be replaced; None if there is no
         store.
         """
         super().__init__(staging, grid, attributes, overwrite=overwrite)

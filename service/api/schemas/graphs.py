@@ -26,7 +26,7 @@ QuantityNames = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
 class UploadQuery(_Options):
-    """How an uploaded file is read, and what it is called."""
+    """Options for reading an uploaded file, and the name of the graph."""
 
     name: str | None = Field(None, max_length=LONGEST_TITLE, description="A name of your own.")
     filename: str | None = Field(

@@ -56,19 +56,19 @@ class SnappedPoint(Wire):
 
 
 class FromPoint(Wire):
-    """Member of an answer about one source: the point, if the source was given as a point."""
+    """The member of an answer about one source that describes the point, if the request gave the source as a point."""
 
     source_point: SnappedPoint | None = None
 
 
 class BetweenPoints(FromPoint):
-    """Members of an answer about a source and a target: the points, if they were given as points."""
+    """The members of an answer about a source and a target that describe the points, if the request gave points."""
 
     target_point: SnappedPoint | None = None
 
 
 class ListedPoints(Wire):
-    """Members of an answer about lists of vertices: the points in these lists."""
+    """The members of an answer about lists of vertices that describe the points in these lists."""
 
     source_points: list[SnappedPoint] | None = None
     target_points: list[SnappedPoint] | None = None

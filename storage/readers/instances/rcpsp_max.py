@@ -1,7 +1,7 @@
 """Projects with minimum and maximum time lags (RCPSP/max, ``.sch``; Schwindt's generator ProGen/max).
 
-The header is ``activities resources ...``.  For each activity 0 .. n + 1 follows a line ``id modes k successors lags``.
-The lag ``[d]`` from i to j is the arc i -> j of weight -d, so that longest paths become shortest ones.
+The header is ``activities resources ...``.  Each activity 0 .. n + 1 has a line ``id modes k successors lags``.  The
+lag ``[d]`` from i to j becomes the arc i -> j of weight -d, so that longest paths become shortest paths.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pajek networks (.net; Batagelj and Mrvar), as Pajek, NetworkX and igraph write them.
 
-After ``*Vertices n`` follow lines ``number "label" ...``.  ``*Arcs`` (directed) and ``*Edges`` (undirected) have lines
-``u v [value]``, ``*Arcslist`` and ``*Edgeslist`` lines ``u v v v ...``.  ``*Matrix`` has a row for each vertex, in
-which 0 is no arc.  An edge without a value has the value 1.  Vertices are the numbers 1 .. n.
+The section ``*Vertices n`` has lines ``number "label" ...``.  ``*Arcs`` (directed) and ``*Edges`` (undirected) have
+lines ``u v [value]``; ``*Arcslist`` and ``*Edgeslist`` have lines ``u v v v ...``.  ``*Matrix`` has a row for each
+vertex; an entry of 0 is no arc.  An edge without a value has the value 1.  Vertices are the numbers 1 .. n.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> boo
 
 
 def is_column(name: str) -> bool:
-    """Return whether a word is a usual name of a column of edges or of vertices."""
+    """Return whether a word is a usual name of a column in a table of edges or of vertices."""
     short = plain(name)
     return (
         short in ("node", "vertex", *_NUMBERS, *_GEOMETRY, *_ROLES)
@@ -146,7 +146,7 @@ def _first(short: Sequence[str], known: Sequence[str], other: int | None) -> int
 
 
 def are_reversed(first: str, second: str) -> bool:
-    """Return whether, of two columns, the first one is named like a target or the second one like a source."""
+    """Return whether the first column is named like a target, or the second column is named like a source."""
     return _end(first) in _TARGETS or _end(second) in _SOURCES
 
 

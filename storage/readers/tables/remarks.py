@@ -162,7 +162,7 @@ def _stated(text: str) -> bool | None:
 
 
 def _speaks_of_both_ways(text: str) -> bool:
-    """Return whether a comment has words for edges that are not directed."""
+    """Return whether a comment mentions edges that are not directed."""
     words = [word for word in _WORDS.findall(text.lower()) if word not in ":=,"]
     denied = any(first.endswith("directed") and second in ("false", "no", "0") for first, second in pairwise(words))
     plain = " ".join(["", *words])

@@ -3,8 +3,8 @@
 A vertex holds two rows of bits, one bit per source: the sources that have *seen* it, and those that reached it in the
 last step.  A step follows arcs for all sources of a block together (Then, Kaufmann, Chirigati, Hoang-Vu, Pham, Kemper,
 Neumann and Vo, "The more the merrier: efficient multi-source graph traversal", 2014): either out of the vertices that
-were reached, or, if that would follow most of the arcs, into all vertices that some source has not seen (Beamer,
-Asanović and Patterson, "Direction-optimizing breadth-first search", 2012).
+were reached, or, if that would follow more than the share ``MANY`` of all arcs, into all vertices that some source has
+not seen (Beamer, Asanović and Patterson, "Direction-optimizing breadth-first search", 2012).
 
 The number of the step in which a source reaches a vertex is kept in *planes* of bits: the first plane holds the lowest
 binary digit of each source's distance, the next plane the next digit.  At the end squares of 64 sources and 64 vertices
@@ -137,7 +137,7 @@ def take_step(arcs, rows, step, used, onward, flags):  # type: ignore[no-untyped
         flags: active, marked, as in :func:`bit_space`; the vertices that were reached are ``active`` afterwards.
 
     Returns:
-        ``used`` and ``onward`` after the step, and whether ``visit`` and ``fresh`` have changed places.
+        ``used`` and ``onward`` after the step, and whether the caller must swap ``visit`` and ``fresh``.
     """
     indptr, heads, into, tails = arcs
     visit, planes = rows[1], rows[3]
@@ -254,7 +254,7 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails: CSR of the arcs into each vertex.
         space: work space from :func:`bit_space`; ``visit`` and ``fresh`` are all 0 afterwards, too.  If the block is
-            finished, and its columns are all vertices, ``counts`` and ``facts`` receive those of its rows.
+            finished, and its columns are all vertices, ``counts`` and ``facts`` describe its rows afterwards.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices; sentinel, *unreachable* in the type of ``out``.
         sources: int64, vertex indices.
@@ -326,8 +326,8 @@ def bit_space(n):  # type: ignore[no-untyped-def]
     return seen, visit, fresh, planes, squares, active, np.zeros_like(active), counts, arrivals, facts
 
 
-#: The least number of sources of a batch that is searched by bits, and of its blocks if it has several; smaller batches
-#: are searched in lanes or one by one.
+#: Batches with fewer sources than this are searched in lanes or one by one, not by bits.  A batch that is cut into
+#: several blocks has at least this many sources in each block.
 LEAST: Final = 32
 
 

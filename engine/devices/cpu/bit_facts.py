@@ -16,7 +16,7 @@ Indices = npt.NDArray[np.int64]
 
 #: The number of sources of a block.
 BITS: Final = 64 * WORDS
-#: Binary digits of a distance; steps are counted up to 255.
+#: The number of binary digits of a distance; steps are counted up to 255.
 PLANES: Final = 8
 #: The number of squares, each of 64 sources and 64 columns, that are transposed together before their entries of the
 #: rows are written.
@@ -90,8 +90,8 @@ def tell_squares(squares, start, used, kept, column, facts, work):  # type: igno
 def count_levels(squares, start, used, steps, kept, levels, terms):  # type: ignore[no-untyped-def]
     """Count how many of 64 columns are at each distance from 64 sources.
 
-    A distance is a number of ``used`` binary digits.  The columns with certain lower digits are found once for all
-    distances with these digits, and likewise the columns with certain upper digits.
+    A distance is a number of ``used`` binary digits.  The columns with each value of the lower digits are found once,
+    and likewise those with each value of the upper digits.  The columns at a distance are then those in both sets.
 
     Args:
         squares, start, used, kept: the digits of the distances, and which columns exist, as in :func:`tell_squares`.
@@ -148,7 +148,7 @@ def facts_found(
         facts: the facts in the layout of :func:`begin_facts`.
         levels: shape (``WORDS``, distances, 64): how many targets are at each distance from each source; None if the
             rows were written.
-        reduced: what was reduced in place of the rows.
+        reduced: the sums and nearest vertices that were found in place of the rows; None if the rows were written.
     """
     reached, sums, largest, farthest = facts[:, :DIGITS].transpose(1, 0, 2).reshape(DIGITS, BITS)[:, :rows].copy()
     lengths = np.flatnonzero(counts)

@@ -1,8 +1,8 @@
-"""Breadth-first searches that write no rows: what is asked of the rows is gathered one step at a time.
+"""Breadth-first searches that write no rows of distances: sums and nearest vertices are gathered step by step.
 
-After each step the sources that reached a vertex are bits of its row.  So the weights of vertices are added for 64
-sources at once, by level: the sums of a level are multiplied once by the share that counts at its distance.  The
-nearest vertices of a source are those of the first few steps, until there are enough of them.
+After each step, a vertex has a row of bits: the sources that reached it in this step.  So the weights of vertices are
+added for 64 sources at once.  All vertices of a step are at the same distance, so their sum is multiplied once by the
+share of a weight that counts there.  The nearest vertices are those of the first steps, until there are enough.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from engine.graph.kernels import njit
 from engine.model.backend import LevelReduction
 from engine.model.rows import Array, ReducedLevels
 
-#: Where the weights of more rows of bits are added than this many for each vertex and limit, looking up how much counts
-#: at each distance is faster (decision 259).
+#: Adding weights by level is slower than looking up the share of each distance if it adds more than this number of rows
+#: of bits for each vertex and limit (decision 259).
 DEAR: Final = 8
-#: The largest weight that is added in 16 bits, for at least four blocks of four vertices.
+#: The largest weight that is added in 16 bits, in which the sum over four blocks of four vertices then fits.
 NARROW: Final = 4095
-#: Vertices whose rows of bits stay in the first-level cache while the weights are added for one word of sources after
-#: the other.
+#: The number of vertices whose weights are added together, one word of sources after the other: their rows of bits stay
+#: in the first-level cache meanwhile.
 TOGETHER: Final = 256
 
 
@@ -46,10 +46,10 @@ class LevelSpace(NamedTuple):
     """What :func:`search_levels` reduces for a block of sources, and what it finds.
 
     Attributes:
-        weights: uint16, int32 or float64, shape (kinds, vertices), by the number of the vertex.
-        blocks: the number of blocks of four vertices whose weights may be added in that type.
+        weights: uint16, int32 or float64, shape (kinds, vertices): some kinds of weight, by the number of the vertex.
+        blocks: the number of blocks of four vertices whose sum of weights fits the type of ``weights``.
         lanes: int32, or float64 if the weights are, shape (kinds, ``BITS``): work space.
-        held: uint8, a byte for each vertex that has a weight other than 0; as long as ``active`` (``bit_space``).
+        held: uint8: 1 for each vertex that has a weight other than 0; as long as ``active`` (``bit_space``).
         shares: float64, shape (limits, ``MOST_HOPS``): how much of a weight counts at each distance.
         sums: float64, shape (kinds, limits, ``BITS``): receives the sums for each source.
         nearest: int32, shape (``BITS``, nearest): receives the columns of the nearest vertices; -1 where there are
@@ -73,7 +73,7 @@ class LevelSpace(NamedTuple):
         Args:
             asked: what is to be reduced.
             near: the numbers of the vertices in the order of the columns.
-            bytes_of_flags: the length of ``active``.
+            bytes_of_flags: the length of ``active`` (``bit_space``).
         """
         narrow, blocks = asked.weights, TOGETHER // 4
         if narrow.dtype == np.int32 and narrow.size and narrow.min() >= 0 and narrow.max() <= NARROW:
@@ -117,8 +117,8 @@ def add_marked(typingctx, rows, starts, weights, sums, place, together):  # type
         starts: int32: the vertices come in blocks of four, and these are the first of each block.
         weights: shape (kinds, vertices), of a type in which the sums of these blocks fit.
         sums: int32, or float64 if ``weights`` are, shape (kinds, lanes).
-        place: first, last, kind, w: the blocks are starts[first] ... starts[last - 1]; the first kind; and
-            the word.
+        place: first, last, kind, w: the blocks are starts[first] ... starts[last - 1]; ``kind`` is the first kind, and
+            ``w`` the word of the rows.
         together: a constant: the number of kinds to add, one after the other from the first one on.
     """
     kinds = range(together.literal_value)
@@ -186,11 +186,11 @@ def _add_some(gathered, weights, count, most, lanes, starts):  # type: ignore[no
 
 @njit(nogil=True, cache=True)
 def _add_rows(reducing, rows, before, flags, step):  # type: ignore[no-untyped-def]
-    """Add the weights of the vertices with ``flags`` to the sums of the sources in their ``rows`` of bits, as much of
-    them as counts at the distance ``step``.
+    """Add weights of the vertices with ``flags`` to the sums of the sources whose bits are set in their ``rows``,
+    multiplied by the shares of the distance ``step``.
 
-    If there are rows ``before``, the sources in them are left out, and ``rows`` are joined to them afterwards.  Return
-    the number of rows.
+    If ``before`` has rows, the sources in them are left out, and ``rows`` are joined to them afterwards.  Return the
+    number of rows whose weights were added.
     """
     weights, most, lanes, held, shares, sums, _, _ = reducing
     lanes[:] = 0
@@ -225,11 +225,12 @@ def _add_rows(reducing, rows, before, flags, step):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def _add_level(reducing, rows, active, step, last, held_back):  # type: ignore[no-untyped-def]
-    """Add the weights of the vertices that were reached in ``step``; where as much counts in the next step, they are
-    held back, unless the step is the ``last`` one.
+    """Add the weights of the vertices that were reached in ``step``, or hold them back if the next step has equal
+    shares.
 
-    ``rows``: seen, visit.  ``held_back``: the rows of ``seen`` before the steps that are held back; the first of these
-    steps, -1 for none.  Return the number of rows whose weights were added.
+    Weights of several steps that are held back are added together; in the ``last`` step none are held back.  ``rows``:
+    seen, visit.  ``held_back``: the rows of ``seen`` before the first step that is held back, and the number of this
+    step, -1 for none.  Return the number of rows whose weights were added.
     """
     seen, visit = rows
     held, shares = reducing[3], reducing[4]
@@ -250,7 +251,7 @@ def _add_level(reducing, rows, active, step, last, held_back):  # type: ignore[n
 
 @njit(nogil=True, cache=True)
 def _held_back(reducing):  # type: ignore[no-untyped-def]
-    """Return the work space of :func:`_add_level`; it has no rows where no two steps count alike."""
+    """Return ``held_back`` of :func:`_add_level`; it has no rows if no two successive steps have equal shares."""
     weights, shares = reducing[0], reducing[4]
     alike = False
     for step in range(shares.shape[1] - 1):
@@ -298,11 +299,11 @@ def _take_nearest(reducing, near, rows, step, lacking):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def _steps(arcs, space, near, pairs, limits, reducing, dear):  # type: ignore[no-untyped-def]
-    """Step as ``bfs_bits`` does, and reduce what each step reaches.
+    """Step as ``bfs_bits`` does, and after each step add weights and note the nearest vertices.
 
-    ``dear`` says whether no weights are to be added.  Return also the number of rows of bits that were added, and
-    whether weights were not added up, or not to the end: where half of the rows that ``DEAR`` allows were added
-    before half of the pairs were reached.
+    If ``dear``, no weights are added.  Return also the number of rows of bits whose weights were added, and ``dear``:
+    it becomes true, and adding stops, if half of the rows that ``DEAR`` allows were added before half of the pairs were
+    reached.
     """
     seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
     counts[:] = 0
@@ -340,7 +341,7 @@ def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type:
     Args:
         arcs, space, limits: arcs in both directions, work space, and the two limits of steps, as for
             :func:`engine.devices.cpu.bfs_bits.search_bits`; ``facts`` of ``space`` receives the same facts.
-            ``limits`` also say whether factors of weights are looked up, because an earlier block found that faster.
+            A third entry of ``limits`` says whether shares are looked up, because an earlier block found that faster.
         near: int32, shape (n,): the numbers of all vertices, in the order of the columns.
         starts: int64, at most ``BITS``: the numbers of the sources.
         levels: int64, shape (``WORDS``, 2^``PLANES``, 64), receives the number of vertices at each distance from each
@@ -348,7 +349,8 @@ def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type:
         reducing: a :class:`LevelSpace` as a tuple, whose sums are 0.
 
     Returns:
-        Whether the block is finished, the largest distance, and whether looking up is faster.
+        Whether the block is finished, the largest distance, and whether it is faster to look up shares than to add
+        weights by level.
     """
     limit, whole, dear = limits
     onward = begin_sources(arcs[0], starts, space[0], space[1], space[5])

@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-#: Words of 64 bits in a vertex's row: one register of 512 bits, or two of 256.
+#: The number of words of 64 bits in a vertex's row: one register of 512 bits, or two of 256.
 WORDS: Final = 8
 
 
@@ -109,7 +109,7 @@ def spread_digits(typingctx, squares, at, apart, planes, seen, sentinel, out, to
 
 
 def _row_pointers(context, builder, kinds, values):  # type: ignore[no-untyped-def]
-    """Return the type of a row as one vector, and pointers to rows of some arrays."""
+    """Return the LLVM type of a row, which is one vector, and for each array the pointer to its first row."""
     vector = ir.VectorType(ir.IntType(64), WORDS)
     arrays = [context.make_array(kind)(context, builder, value).data for kind, value in zip(kinds, values, strict=True)]
     return vector, [builder.bitcast(array, vector.as_pointer()) for array in arrays]

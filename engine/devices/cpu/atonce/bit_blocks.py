@@ -32,8 +32,8 @@ class BitBlocks:
         batch: the batch.
         threads: the number of threads of the backend.
         spaces: the work space of these threads.
-        levels: what is reduced in place of writing rows, in addition to facts and counts of the vertices at each
-            distance; None to write rows.
+        levels: what is computed in place of writing rows, such as sums of weights (``LevelReduction``).  Facts, and
+            counts of the vertices at each distance, are computed, too.  None to write rows.
     """
 
     batch: SearchBatch
@@ -48,7 +48,7 @@ class BitBlocks:
 
     @cached_property
     def _form(self) -> tuple[Any, ...]:
-        """Arcs, goal and limits, as the kernels take them."""
+        """The arguments ``arcs``, ``goal`` and ``limits`` of :func:`engine.devices.cpu.bfs_bits.search_bits`."""
         ready, goal, most = self.batch.ready, self.batch.goal, 2**PLANES
         limit = most + 1 if goal.limit > most else math.ceil(goal.limit)
         arcs, columns = (
@@ -59,12 +59,13 @@ class BitBlocks:
 
     @property
     def _everywhere(self) -> bool:
-        """Whether rows have all columns; facts are gathered only then."""
+        """Whether rows have a column for every vertex and no target ends searches; facts are gathered only then."""
         goal = self.batch.goal
         return goal.left == 0 and len(goal.near) == len(self.batch.ready.rank)
 
     def search(self, rows: Indices, worker: int) -> Done:
-        """Search one block in the calling thread.
+        """Search one block in the calling thread; if it is given up, the result names pieces that search it in another
+        way.
 
         Args:
             rows: the rows of the batch that the block consists of.
@@ -82,15 +83,17 @@ class BitBlocks:
 
     @cached_property
     def _reducing(self) -> LevelSpace:
-        """The weights in the order of the searches; blocks share them."""
+        """The weights by the new numbers of the vertices; all blocks share them."""
         assert self.levels is not None
         near = self.batch.goal.near
         return LevelSpace.of(self.levels, near, -(-len(near) // 8) * 8)
 
     def _count(self, rows: Indices, space: Any, asked: LevelReduction) -> Done:
-        """Search one block without writing its rows."""
+        """Search one block without writing its rows; the result has facts, counts by distance, and what ``asked``
+        wants.
+        """
         batch, (arcs, (rank, near, _), limits) = self.batch, self._form
-        levels = np.empty((WORDS, 2**PLANES, 64), np.int64)  # memory beyond the last step is never touched
+        levels = np.empty((WORDS, 2**PLANES, 64), np.int64)  # entries beyond the last step are never touched
         reducing, starts = self._reducing.empty(), rank[batch.sources[rows]].astype(np.int64)
         both = *limits, asked.dear.is_set()
         done, steps, dear = search_levels(arcs, space, near, starts, both, levels, tuple(reducing))
@@ -134,7 +137,7 @@ def bit_blocks(
         left: the rows, int64.
         threads: the number of threads.
         spaces: the work space of these threads.
-        levels: what is reduced in place of writing rows; None to write them.
+        levels: what is computed in place of writing rows, as in :class:`BitBlocks`; None to write them.
     """
     count, group = len(left), BitBlocks(wanted, threads, spaces, levels)
     rank = wanted.ready.rank

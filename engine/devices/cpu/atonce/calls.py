@@ -34,7 +34,7 @@ class BlocksAtOnce:
     Attributes:
         blocks: the blocks.
         threads: the number of threads.
-        shared: the numbers that threads share, see :mod:`engine.devices.cpu.atonce.lanes`.
+        shared: int64: the counters that threads share, ``NEXT`` to ``BAD`` of :mod:`engine.devices.cpu.atonce.lanes`.
         states: uint8, shape (blocks,): the state of each block.
         batch: the sources, the rows of all blocks, where each block begins among these rows, the states, and the array
             that receives the rows.
@@ -62,7 +62,7 @@ class BlocksAtOnce:
         return cls(blocks, threads, shared, states, given, gathered)
 
     def run(self, kernel: Callable[..., int], given: tuple[Any, ...]) -> bool:
-        """Make the call, unless kernels would have to be compiled: that takes longer than many short solves.
+        """Make the call, unless kernels would have to be compiled: compiling takes longer than many short solves.
 
         Args:
             kernel: takes the number of threads, a pool of threads, and a tuple of ``shared``, the entries of ``given``,

@@ -27,8 +27,8 @@ class Gathered:
             distance, and its column (:class:`engine.model.rows.RowFacts`), shape (rows of the batch,); empty where no
             facts are wanted.
         width: float64, shape (threads,): the width of a bin of each thread's histogram; 0 where it has none.
-        below: int64, shape (threads,): distances below zero.
-        counts: int64, shape (threads, ``BINS``).
+        below: int64, shape (threads,): the number of distances below zero that each thread has found.
+        counts: int64, shape (threads, ``BINS``): the histogram of each thread.
         nowhere: the value for *unreachable*, and the lowest value of the type.
         half: shape (1,): the number that is added to an entry before its bin is computed; its type is that of the
             computation.
@@ -104,7 +104,7 @@ def widen_bins(bins, worker, largest, whole):  # type: ignore[no-untyped-def]
     width, _, counts = bins
     if width[worker] == 0:
         width[worker] = 1.0 if whole else NARROWEST
-        if largest / BINS > width[worker]:  # begin at half: rounding of the logarithm might give twice the width
+        if largest / BINS > width[worker]:  # begin at half the width: rounding of the logarithm may double it
             width[worker] = max(width[worker], 2.0 ** (math.floor(math.log2(largest / BINS)) - 1))
     while largest >= width[worker] * BINS:
         own = counts[worker]

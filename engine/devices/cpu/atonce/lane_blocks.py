@@ -52,7 +52,7 @@ class LaneBlocks:
 
     @cached_property
     def _form(self) -> tuple[Any, ...]:
-        """Arcs, ends, goal and bounds, as the kernels take them."""
+        """The arguments ``arcs``, ``ends``, ``goal`` and ``bounds`` of ``search_lanes``."""
         ready, goal, kind = self.batch.ready, self.batch.goal, self.kind
         arcs = (ready.indptr, ready.heads, ready.into, ready.tails, ready.weights_into(kind))
         unit = ready.decimal[1] if ready.decimal is not None and kind != "float64" else None
@@ -64,7 +64,7 @@ class LaneBlocks:
 
     @cached_property
     def _wider(self) -> LaneBlocks:
-        """The group that searches the blocks in which a label did not fit again, with a wider type of label."""
+        """The group that searches again, with a wider type of label, the blocks in which a label did not fit."""
         return replace(self, kind=self.batch.kind or self.kind, heaviest=0)
 
     @property
@@ -72,7 +72,8 @@ class LaneBlocks:
         return self.batch.ready.tally.setdefault(self.kind, [0, 0])
 
     def search(self, rows: Indices, worker: int) -> Done:
-        """Search one block in the calling thread.
+        """Search one block in the calling thread; if it is given up, the result names pieces that search it in another
+        way.
 
         Args:
             rows: the rows of the batch that the block consists of.

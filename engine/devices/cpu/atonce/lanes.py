@@ -66,8 +66,8 @@ def search_all_lanes(threads, pool, given):  # type: ignore[no-untyped-def]
             :func:`engine.devices.cpu.lanes.search_lanes`.  ``batch``: the sources; ``rows``, int64: the rows of all
             blocks, one block after the other; ``starts``, int64, shape (blocks + 1,): where each block begins in
             ``rows``; ``states``, uint8, shape (blocks,), receives the state of each block; and ``out``, which receives
-            the rows.  ``seconds``: no block is begun later than this.  ``gathered``: from
-            :meth:`engine.devices.cpu.atonce.facts.Gathered.arrays`.
+            the rows.  ``seconds``: no block is begun later than this number of seconds after the call.  ``gathered``:
+            from :meth:`engine.devices.cpu.atonce.facts.Gathered.arrays`.
 
     Returns:
         The number of calls of :func:`_take` that failed.

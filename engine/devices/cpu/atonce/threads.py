@@ -29,7 +29,7 @@ WORDS: Final = 32
 IDLE: Final = 5
 #: Bytes of the stack of each thread; kernels keep their arrays on the heap.
 STACK: Final = 2**20
-#: Numbers of words: _ATTRIBUTES hold the attributes of a thread, _SIGNALS hold a set of signals.
+#: Sizes of two structures of the C library, in words: the attributes of a thread, and a set of signals.
 _ATTRIBUTES, _SIGNALS = 16, 16
 _DETACHED, _SETMASK, _MONOTONIC = 1, 2, 1
 

@@ -1,1 +1,1 @@
-"""Sums of weights that fade with the distance, from distances that are not written."""
+"""Sums of weights, each multiplied by a decay of the distance, from searches that write no rows of distances."""

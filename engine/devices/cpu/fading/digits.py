@@ -1,4 +1,4 @@
-"""Sums of faded weights from the binary digits of distances: factors are looked up, and no row is written."""
+"""Sums of weights times factors that depend on distances, which are read as binary digits: no row is written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.devices.cpu.bit_facts import SQUARES
 from engine.devices.cpu.bit_rows import spread_digits
 from engine.graph.kernels import njit
 
-#: Columns whose digits lie side by side.
+#: The number of columns whose digits lie side by side in ``squares``.
 ACROSS: Final = 64 * SQUARES
 
 
@@ -18,8 +18,8 @@ ACROSS: Final = 64 * SQUARES
 def _add_three(columns, factors, weights, sums, j):  # type: ignore[no-untyped-def]
     """Add three kinds of weights, from ``kind`` on, to the sums of source ``j``; each factor is looked up once.
 
-    ``columns``: row and their number; ``factors``: tables and the number of one; ``weights``: held and ``kind``.  The
-    arrays are those of :func:`fade_squares`.
+    ``columns``: ``row``, the distances of some columns, and their number; ``factors``: ``tables`` and the index of a
+    table; ``weights``: ``held`` and ``kind``.  The arrays are those of :func:`fade_squares`.
     """
     (row, count), (tables, k), (held, kind) = columns, factors, weights
     s0, s1, s2 = 0.0, 0.0, 0.0
@@ -53,15 +53,15 @@ def hold_weights(weights, some, held):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def fade_squares(squares, used, extent, tables, held, row, sums):  # type: ignore[no-untyped-def]
-    """Add faded weights of some columns to the sums of up to 64 sources.
+    """Add the weights of some columns, times the factors of their distances, to the sums of up to 64 sources.
 
     Args:
         squares: the digits of the distances, in which a source has a word for each digit and 64 columns
             (``bit_facts.tell_squares``); the first digits begin at ``ACROSS``.
         used: the number of digits.
         extent: the number of columns, the number of sources, and the first of these sources.
-        tables: float64, shape (limits, distances): the factor of each distance.  That of 0 must be 0, because it stands
-            for columns that are not reached, too.
+        tables: float64, shape (limits, distances): the factor of each distance.  The factor of distance 0 must be 0,
+            because columns that are not reached have the digits of 0.
         held: float64, shape (kinds, ACROSS): the weights of the columns.
         row: uint16, shape (ACROSS,): work space.
         sums: float64, shape (kinds, limits, sources), changed in place.

@@ -97,7 +97,10 @@ def _collect_weighted(arcs, order, state, wanted, times, vertices, over):  # typ
 
 @njit(nogil=True, cache=True)
 def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
-    """Set ``wanted``, the flow from source ``i`` that ends at each vertex; return at how many vertices, 0 for all."""
+    """Set ``wanted``, the flow from source ``i`` that ends at each vertex.
+
+    Return the number of vertices with such a flow; 0 if the source has no list of targets.
+    """
     own, first, targets, flows = task[1], task[2], task[3], task[4]
     if len(first) == 0:
         if own[i] >= 0:
@@ -112,8 +115,8 @@ def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _arrived(order, wanted, times, ends):  # type: ignore[no-untyped-def]
-    """Return the flow that ends at the vertices in ``order``, ``times`` that in ``wanted``; add it to ``ends``, by
-    vertex, unless that is empty.
+    """Return the sum of ``times * wanted[v]`` over the vertices v in ``order``; add each term to ``ends[v]``, too,
+    unless ``ends`` is empty.
     """
     total = 0.0
     for v in order:
@@ -157,13 +160,14 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
 
     Args:
         arcs: ``indptr``, ``heads``.
-        task: the sources, int64, shape (sources,); for each source the vertex that keeps nothing of its flow, -1 for
-            none; where the targets of each source begin, int64, shape (sources + 1,), empty if ``kept`` holds for all
-            sources; these targets, int32, and their flows, float64, which are not 0; and by which number all flow of
-            each source is multiplied, float64, shape (sources,).
+        task: six arrays.  The sources, int64, shape (sources,).  For each source a vertex at which none of its flow
+            ends, -1 for none.  Where the targets of each source begin in the next two arrays, int64, empty if all
+            sources send the flow ``kept``, else of shape (sources + 1,).  The targets, int32.  Their flows, float64,
+            not 0.  The factor by which all flow of each source is multiplied, float64, shape (sources,).
         rows: int64: the indices of these sources in ``task``.
         kept: float64, shape (n,): the flow from every source that ends at each vertex; 0 where targets are listed.
-        space: ``dist``, ``sigma``, ``coeff``, ``order`` and ``wanted``, which equals ``kept``, of this thread.
+        space: arrays of this thread: ``dist``, ``sigma``, ``coeff``, ``order``, and ``wanted``, which equals ``kept``
+            between searches.
         out: arrays of this thread, to which flows are added: ``vertices``, shape (n,), the flow through each vertex;
             ``begins`` and ``ends``, the flow that begins and ends there, each of shape (n,) or empty; ``over``, the
             flow over each arc, shape (arcs,) or empty.  The last array receives the distance of each listed target.
@@ -222,9 +226,10 @@ def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore
 
 @njit(nogil=True, cache=True)
 def pass_wide(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]
-    """Search and add flows for weights that :func:`pass_packed` cannot take, with its arguments.
+    """Search from some sources and add their flows, for weights that :func:`pass_packed` cannot take.
 
-    But ``heap_space`` holds ``heap``, ``place`` and ``keys`` of this thread.
+    The arguments are those of :func:`pass_packed`, except that ``heap_space`` holds ``heap``, ``place`` and ``keys`` of
+    this thread.
     """
     dist, sigma, coeff, order, wanted = space
     vertices, begins, ends, over, lengths = out

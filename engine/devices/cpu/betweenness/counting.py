@@ -1,8 +1,8 @@
 """Searches from one source that count shortest paths, and list vertices in the order in which these become final.
 
-A vertex is final once all shortest paths to it are counted.  Where arcs of weight zero lead between vertices, they must
-lead from smaller to larger numbers: vertices at one distance become final in the order of their numbers, so paths
-over such arcs are counted, too.
+A vertex is final once all shortest paths to it are counted.  Arcs of weight zero must lead from smaller to larger
+vertex numbers: vertices at one distance become final in the order of their numbers, so paths over such arcs are
+counted, too.
 
 Counts are float64, because a grid has more shortest paths than int64 holds.  A search from ``source`` ends early once
 ``left`` of the vertices with ``wanted`` other than 0 are final; if ``left`` is 0, it does not end early.  All work

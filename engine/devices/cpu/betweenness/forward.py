@@ -1,8 +1,8 @@
 """Searches from sixteen sources together in a graph without cycles, counting shortest paths on the way.
 
-Vertices are numbered so that arcs lead to larger numbers.  So each vertex is taken once, after all that come before it
-on any path, and needs no search: its distances are the least over the arcs into it.  Only vertices near those that a
-source reaches are visited.
+Vertices are numbered so that every arc leads to a larger number.  So one pass in ascending order suffices: the
+distances of a vertex are minima over the arcs into it, and the tails of these arcs are final by then.  The pass skips
+blocks of vertices that no arc from a reached vertex enters.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from engine.devices.cpu.betweenness.vectors import (
 )
 from engine.graph.kernels import njit
 
-#: Vertices with neighbouring numbers that are visited if one of them may be reached: 2 to this power.
+#: Binary logarithm of the size of a block: a run of vertices that are all visited if one of them may be reached.
 BLOCK = 4
-#: The arcs of a vertex are a multiple of so many, because how often a loop turns is then easy to predict.
+#: The arcs of each vertex are padded to a multiple of this number: the processor then predicts ends of loops easily.
 STEP = 4
 
 
@@ -40,15 +40,15 @@ def _search(both, far, space):  # type: ignore[no-untyped-def]
     """Search from all sources; return the number of vertices that are reached, which are listed in ``taken``.
 
     Args:
-        both, far, space: as in :func:`pass_forward`; ``near`` is 1 for the blocks of the sources, and all 0 afterwards,
-            but for the last entry.
+        both, far, space: as in :func:`pass_forward`; ``near`` is 1 for the blocks of the sources.  Afterwards it is all
+            0, except perhaps its last entry.
     """
     columns, before, moved, near, flags, taken, paths, coeff, told = space
     out, into = both
     indptr, tails, weights, places = into
     ends, listed, masks = before
     count, size, most = 0, 0, spread(0.0)
-    for block in range(len(near) - 1):  # the last block is that of the arcs that only fill up
+    for block in range(len(near) - 1):  # only padding arcs enter the last block
         if near[block] == 0:
             continue
         for v in range(block << BLOCK, min((block + 1) << BLOCK, len(flags))):
@@ -92,17 +92,16 @@ def pass_forward(both, far, task, rows, kept, space, out):  # type: ignore[no-un
     Args:
         both: the arcs in both directions.  Arcs out: where those of each vertex begin, int64, and the blocks of their
             heads, int32; heads have larger numbers.  Arcs in: where those of each vertex begin, their tails, their
-            weights, int32, and their indices among the arcs out.  In both, each vertex has a multiple of ``STEP`` arcs;
-            further arcs begin at vertex n, and end in the last block.
-        far: the length that stands for *unreachable*, int32, larger than any distance; twice this fits int32.
+            weights, int32, and their indices among the arcs out.  In both directions the arcs of each vertex are padded
+            to a multiple of ``STEP``; padding arcs have the tail n, or enter the last block.
+        far: the length that stands for *unreachable*, int32, larger than any distance; twice ``far`` fits int32.
         task, rows, kept, out: as in :func:`engine.devices.cpu.betweenness.together.pass_together`.
-        space: buffers of this thread: ``columns``, uint16 or int32, shape (n + 1, LANES), all
-            ``far``; the tight arcs, and their
-            indices, as in ``pass_together``; ``near``, uint8, all 0, an entry for each block of vertices and
+        space: buffers of this thread: ``columns``, uint16 or int32, shape (n + 1, LANES), all ``far``; the tight arcs,
+            and their indices, as in ``pass_together``; ``near``, uint8, all 0, an entry for each block of vertices and
             one more; ``flags``, ``taken``, ``paths`` (n + 1 rows), ``coeff`` and ``told``, as in ``pass_together``.
 
     Returns:
-        ``DONE``; or the code of what is wrong, after which the sums are incomplete.
+        ``DONE``, or the code of an error (``verdict``); after an error the sums are incomplete.
     """
     columns, before, moved, near, flags, taken, paths, coeff, told = space
     vertices, begins, arrivals, over = out

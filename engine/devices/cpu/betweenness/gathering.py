@@ -1,4 +1,4 @@
-"""Puts sources that are near each other next to each other, so that searches from neighbours visit much the same."""
+"""Orders sources so that neighbours in the order are near each other in the graph, and visit much the same vertices."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ def _see(side, u, seen, now, queue, last):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def gather_near(out, into, sources, together, looks):  # type: ignore[no-untyped-def]
-    """Order sources so that each group of neighbours in the order is near each other in the graph.
+    """Order sources so that the sources of each group, which are successive in the order, are near each other in the
+    graph.
 
-    From each source that has no group, the nearest others that have none are sought, over arcs in both directions.
+    From each source without a group, a search over arcs in both directions finds the nearest sources without a group.
 
     Args:
         out: where the arcs out of each vertex begin, int64, and their heads, int32.
         into: the same for arcs into each vertex, and their tails.
         sources: int64, different vertices.
         together: the size of a group.
-        looks: int64, ascending: a search that has looked at so many vertices gives up.  The sources whose search
-            did are sought again with the next limit; those that are left in the end come last, in their given order.
+        looks: int64, ascending: a search gives up after it has visited this number of vertices.  Sources whose search
+            gave up search again with the next limit.  Sources that have no group in the end come last, in their given
+            order.
 
     Returns:
         The positions in ``sources`` in the new order, int64.

@@ -153,7 +153,7 @@ def _descend(root, known, walk, space, taken, counts, passes):  # type: ignore[n
             if mark[u] == 0:
                 fresh = u
                 break
-            low = min(low, mark[u])  # a vertex that has its place changes nothing
+            low = min(low, mark[u])  # PLACED is the largest mark, so it changes nothing
         rest[v] = mine
         if fresh >= 0:
             nexts[depth], lows[depth] = at, low
@@ -166,7 +166,7 @@ def _descend(root, known, walk, space, taken, counts, passes):  # type: ignore[n
         left[height] = v
         height += 1
         if low == mark[v]:
-            # the vertices that were left since ``v`` was found, and have no place yet, are the component of ``v``
+            # the component of ``v``: all vertices without a place that the search has finished since it found ``v``
             members = left[heights[depth] : height]
             count = _finish(members, tight, columns, space, taken, count, passes)
             height = heights[depth]

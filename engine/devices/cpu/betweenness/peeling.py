@@ -1,4 +1,4 @@
-"""Removes the trees that hang on the rest of an undirected graph, and finds what size each of their branches has."""
+"""Removes the trees that hang on the core of an undirected graph, and counts the vertices of each of their branches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from engine.graph.kernels import njit
 def peel_trees(indptr, heads, parent, sizes, squares):  # type: ignore[no-untyped-def]
     """Remove vertices with one neighbour again and again; a component that is a tree keeps one vertex.
 
-    A removed vertex and all that was removed behind it are a *branch*.  It hangs on the only neighbour that the vertex
-    had left, its parent.
+    A removed vertex and all that was removed behind it are a *branch*.  It hangs on the only neighbour that this vertex
+    still had, its *parent*.
 
     Args:
         indptr: int64, shape (n + 1,): where the arcs of each vertex begin (CSR); each arc has a reverse arc.
@@ -62,7 +62,7 @@ def sum_components(indptr, heads, removed, parent, sizes):  # type: ignore[no-un
 
     Args:
         indptr, heads: the arcs, as :func:`peel_trees` takes them.
-        removed, parent, sizes: what :func:`peel_trees` has found.
+        removed, parent, sizes: the vertices that :func:`peel_trees` has removed, and the arrays that it has filled.
     """
     n = len(indptr) - 1
     totals = np.zeros(n, np.int64)

@@ -1,4 +1,4 @@
-"""Adds the flow to vertices without arcs out, which paths from sixteen sources end at and never pass."""
+"""Adds the flow to *sinks*, vertices without arcs out: paths from sixteen sources may end there, but none passes."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ from engine.graph.kernels import njit
 
 @njit(nogil=True, cache=True)
 def add_sinks(sinks, known, hidden, lines, given, out):  # type: ignore[no-untyped-def]
-    """Begin the flow backwards at the sinks, the last vertices, which the rows of distances lack.
+    """Add the flow to the sinks, before the flow to all other vertices is summed in reverse order of the paths.
+
+    Sinks have the largest numbers, and the rows of distances have no entries for them.
 
     Args:
         sinks: where the arcs into each sink begin, int64; their tails, int32, which are no sinks; their weights, int32;
             their indices among the arcs out, int64; and work space for the masks of all arcs into one sink.
-        known: the lengths of the other vertices, shape (others, LANES), and the length that stands for *unreachable*,
-            int32.
-        hidden: uint32: in which lanes a vertex keeps nothing: 2^LANES for the first lane, and so on.
-        lines: float64.  Shape (others, LANES): the counts of paths; and the flow through each vertex, divided by its
-            number of paths, to which the flow that leads on to sinks is added.  Shape (3, LANES) or more: the largest
-            counts and the flow that arrived, to which this adds, and by which number all flow of each source is
-            multiplied.
+        known: the lengths of the vertices that are no sinks, shape (others, LANES), and the length that stands for
+            *unreachable*, int32.
+        hidden: uint32, shape (n,): bit LANES + k is set if the source in lane k sends nothing to the vertex.
+        lines: three arrays, float64.  Shape (others, LANES): the counts of paths; and the flow through each vertex,
+            divided by its count of paths, to which the flow on to sinks is added.  Shape (3, LANES) or more: the
+            largest count of paths, and the flow that arrived, both updated; and the factor by which all flow of each
+            source is multiplied.
         given: float64, shape (n,): the flow from each source that ends at each vertex.
-        out: the flow that ends at each vertex and that over each arc, to which this adds; they may be empty.
+        out: two arrays, to which this adds: the flow that ends at each vertex, and the flow over each arc; both may be
+            empty.
     """
     indptr, tails, weights, places, masks = sinks
     columns, far = known

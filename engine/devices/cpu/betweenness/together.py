@@ -156,7 +156,7 @@ def _count(before, flags, taken, paths, coeff, told):  # type: ignore[no-untyped
         if flags[v]:
             sums = choose(np.int64(flags[v]), spread(1.0), sums)
         most = larger(most, keep(mine, sums))
-        store(paths, v, choose(mine, sums, load(paths, v)))  # what was counted in other lanes stays
+        store(paths, v, choose(mine, sums, load(paths, v)))  # counts in other lanes stay
         store(coeff, v, spread(0.0))
         reached += count_lanes(mine)
     store(told, MOST, most)
@@ -240,7 +240,7 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
             :func:`engine.devices.cpu.betweenness.accumulating.pass_hops`.
 
     Returns:
-        ``DONE``; or the code of what is wrong, after which the sums are incomplete.
+        ``DONE``, or the code of an error (``verdict``); after an error the sums are incomplete.
     """
     columns, keys, counts, before, moved, walk, places, order, taken, passes, flags, paths, coeff, told = space
     vertices, begins, arrivals, over = out

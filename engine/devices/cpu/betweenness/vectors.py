@@ -1,8 +1,8 @@
 """Sixteen numbers side by side, one for each of sixteen sources, as values that kernels can hold and add.
 
 numba does not vectorise such short loops, so these operations are written as vector instructions.  A *line* is sixteen
-float64, which fill two cache lines; LLVM splits it where registers are narrower.  Which of the sources something is
-true of is told by a *mask*, an integer of sixteen bits.
+float64, which fill two cache lines; LLVM splits it where registers are narrower.  A *mask* is an integer of sixteen
+bits, which says for which of the sources a condition holds.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numba import types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
-#: Sources side by side.  Twice as many as a register of 512 bits has float64, because much of the work is the same for
-#: any number: finding an order, and following the lists of arcs.
+#: The number of sources side by side: twice the number of float64 in a register of 512 bits, because much of the work
+#: takes equally long for any number of sources: finding an order, and following the lists of arcs.
 LANES: Final = 16
 #: NumPy's type of a mask.
 Mask: Final = np.uint16
@@ -39,7 +39,7 @@ class LineType(types.Type):
 
 
 class LengthsType(types.Type):
-    """numba's type of as many lengths, int32."""
+    """numba's type of sixteen lengths, int32, one for each source."""
 
     def __init__(self) -> None:
         super().__init__(name="Lengths")
@@ -244,7 +244,7 @@ def same_length(typing, value):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def shorter(typing, array, least, before, weight, far):  # type: ignore[no-untyped-def]
-    """Return the lengths over an arc where they are less than ``least``, and ``least`` elsewhere.
+    """Relax an arc: return in each lane the length over the arc if it is less than ``least``, otherwise ``least``.
 
     Args:
         typing: numba's typing context.
@@ -287,7 +287,7 @@ def store_lengths(typing, array, row, value):  # type: ignore[no-untyped-def]
 
 
 def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return the columns of as many vectors of LANES entries."""
+    """Transpose a square: return the columns of ``rows``, which are LANES vectors of LANES entries."""
     for digit in (1, 2, 4, 8):
         lower = [j ^ digit | LANES if j & digit else j for j in range(LANES)]
         upper = [j | LANES if j & digit else j | digit for j in range(LANES)]
@@ -303,7 +303,7 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
 
 @intrinsic
 def put_square(typing, block, first, v, array, keys, far):  # type: ignore[no-untyped-def]
-    """Copy the lengths from sixteen sources to sixteen vertices, ``v`` and the next fifteen, and add them up.
+    """Transpose the lengths from sixteen sources to the vertices ``v`` ... ``v`` + 15, and sum them for each vertex.
 
     Args:
         typing: numba's typing context.
@@ -311,8 +311,8 @@ def put_square(typing, block, first, v, array, keys, far):  # type: ignore[no-un
         first: the first of the sixteen rows.
         v: the first vertex.
         array: of the type of ``block``, shape (n, LANES); receives the lengths.
-        keys: int32, shape (n,); receives the sum of the lengths from the sources that reach a vertex; a sixteenth
-            if lengths are int32.
+        keys: int32, shape (n,); receives for each vertex the sum of the lengths from the sources that reach it; lengths
+            of type int32 are divided by sixteen before they are added.
         far: the length that stands for *unreachable*, int32.
     """
 

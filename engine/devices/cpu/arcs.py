@@ -32,7 +32,7 @@ DENSE: Final = 32
 #: either: its breadth-first searches take equally long in any order, because their rows of bits fit in a cache.
 SMALL: Final = 4096
 DENSE_SMALL: Final = 8
-#: Up to this many neighbours are sorted by insertion.
+#: Up to this many neighbours of a vertex are sorted by insertion sort, more of them by merge sort.
 FEW_SORTED: Final = 24
 
 
@@ -84,7 +84,10 @@ class PreparedArcs:
         return len(self.heads)
 
     def weights_into(self, kind: str) -> Array:
-        """Return the weights of the arcs into each vertex in the type ``kind``, at most *unreachable* of that type."""
+        """Return the weights of the arcs into each vertex, converted to the type ``kind``.
+
+        Larger weights than *unreachable* of that type are replaced by *unreachable*.
+        """
         if kind not in self.lane_weights:
             weights = self.weights if self.decimal is None or kind == "float64" else self.decimal[0]
             weights = weights if self.back is None else weights[self.back]
@@ -167,8 +170,10 @@ def _is_dense(n: int, weights: Array) -> bool:
 
 
 def _mirrored(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32], places: Indices) -> bool:
-    """Return whether each arc has a reverse of the same weight, given the transposed arcs; also return False if rows
-    are not sorted.
+    """Return whether each arc has a reverse of the same weight.
+
+    ``into``, ``tails`` and ``places`` are the transposed arcs.  The answer is also False if the heads of some vertex
+    are not ascending.
     """
     same = np.array_equal(into, arcs.indptr) and np.array_equal(tails, arcs.heads)
     return same and np.array_equal(arcs.weights[places], arcs.weights)

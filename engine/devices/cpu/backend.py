@@ -28,7 +28,7 @@ class CpuBackend:
     Not re-entrant: one call at a time.  ``engine.devices.cpu.vector`` chooses the instructions.
 
     Args:
-        threads: threads that share the work; None for one per usable processor.
+        threads: the number of threads that share the work; None for one per usable processor.
         owner: a backend whose threads and work space are used in place of new ones; shutting down either backend
             releases the threads for reuse.
     """
@@ -117,7 +117,7 @@ class CpuBackend:
             while searches.waiting:
                 searches.take(worker)
 
-        while searches.waiting:  # a piece that is given up leaves new ones, perhaps after other threads have ended
+        while searches.waiting:  # new pieces replace given-up ones, perhaps after all threads have returned
             self._team.run(work, most=searches.count)
 
     def begin_search(
@@ -133,13 +133,11 @@ class CpuBackend:
         return Searches([*copies, *batch.pieces(left, self.threads, self._spaces)])
 
     def share(self, work: Callable[[int], None], most: int | None = None) -> None:
-        """Call ``work(worker)`` once in each thread, the calling one included, which is number 0; wait for all of
-        them.
-        """
+        """Call ``work(worker)`` once in each thread, and wait for all threads; the calling thread is number 0."""
         self._team.run(work, most=most)
 
     def widen(self) -> None:
-        """Let all threads take part in the work that is shared; only the work of thread 0 may call this."""
+        """Let all threads take part in the running call of :meth:`share`; only the work of thread 0 may call this."""
         self._team.widen()
 
     def share_items(

@@ -79,9 +79,9 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
         dist: int64, shape (n,), all ``far``; receives the distances.
         seen: int32, shape (n,); receives the vertices whose ``dist`` was set.
         wanted: uint8, shape (n,); marks the vertices whose distances are wanted.
-        left: the search ends once this number of the vertices that ``wanted`` marks have their distances, together with
-            all vertices at the distance of the last one; other distances may then be too large.  0 to find all
-            distances.
+        left: the search ends once this number of the marked vertices have their distances.  All vertices up to the
+            distance of the last of them then have their distances, too; other distances may be too large.  0 to find
+            all distances.
         heap: int64, shape (n,), work space.
         place: int32, shape (n,), all -1.
         bits: bits of a key that hold the vertex.

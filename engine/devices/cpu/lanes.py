@@ -295,9 +295,9 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
         sources_rows: sources, int64, vertex indices; rows, int64, at most as many as there are lanes: indices of
             ``sources`` and rows of ``out``.
         out: shape (len(sources), columns).
-        bounds: two integers: the relaxations after which the block is given up, and the largest weight or 0.  If it is
-            not 0, the block also counts as given up if a label may have been capped at ``far``; no label was capped if
-            the largest label plus the largest weight is below ``far``.
+        bounds: two integers: the number of relaxations after which the block is given up, and the largest weight or 0.
+            If it is not 0, the block also counts as given up if a label may have been capped at ``far``; no label was
+            capped if the largest label plus the largest weight is below ``far``.
 
     Returns:
         Whether the block is finished; if not, its rows of ``out`` must be searched in another way.  Also the columns,

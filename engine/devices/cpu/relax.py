@@ -2,9 +2,10 @@
 ``vector``.
 
 Blocking follows Goto and van de Geijn (2008): a strip of packed B stays in the first-level cache while the strips of
-packed A are read from the second.  Each thread packs the blocks of its item itself, so items need no barrier between
-them: a thread that loses its processor delays the other threads by one item at most.  Every entry of C is written by
-one thread, in one order, so results do not depend on the number of threads.
+packed A are read from the second.  An *item* is a block of C that one thread relaxes.  The thread packs the blocks of A
+and B for it, so items need no barrier between them: a thread that loses its processor delays the other threads by one
+item at most.  Every entry of C is written by one thread, in one order, so results do not depend on the number of
+threads.
 
 A kernel takes a matrix as a flat array, the index of its first entry, and the number of entries from one row to the
 next, so one compiled form serves every shape and leading dimension.  One compiled form also serves signed and
@@ -36,25 +37,26 @@ from engine.devices.cpu.vector import (
 from engine.graph.kernels import njit
 from engine.model.backend import Array
 
-#: Columns of A, and rows of B, packed at once: a strip of B (TILE_VECTORS vectors per row) takes 32 KiB at most.
+#: The number of columns of A, and of rows of B, that are packed at once: a strip of B (TILE_VECTORS vectors per row)
+#: takes 32 KiB at most.
 DEPTH: Final = 32768 // (TILE_VECTORS * max(VECTOR_BYTES, 32))
-#: Rows of A packed at once.
+#: The number of rows of A that are packed at once.
 BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
 #: The largest number of bytes of a row of C in one item, and so of a row of B that the item packs.
 ITEM_BYTES: Final = 4096
-#: Rows of B that packing reads side by side: as many as the hardware prefetches at once.
+#: The number of rows of B that packing reads side by side: as many as the hardware prefetches at once.
 STREAMS: Final = 8
-#: Items per thread if there is enough work: more items balance the threads better, fewer need less packing.
+#: The number of items per thread if there is enough work: more items balance threads better, fewer need less packing.
 ITEMS: Final = 3
 #: A product of fewer updates than this is done by the calling thread alone.  This number of updates, four times
 #: ``EACH``, takes less than 1 ms.
 ALONE: Final = 2**24
-#: The least number of updates that each thread of a product does.  They take one or two tenths of a millisecond,
-#: several times as long as waking a thread.
+#: The least number of updates that each thread of a product does.  So many updates take one or two tenths of a
+#: millisecond, several times as long as waking a thread.
 EACH: Final = 2**22
 #: A matrix with fewer entries than this is transposed by the calling thread alone.
 TRANSPOSED_ALONE: Final = 2**17
-#: Rows of a band of a transpose: a cache line of the narrowest type.
+#: The number of rows in a band of a transpose: this number of entries of the narrowest type fills a cache line.
 BAND: Final = 32
 
 
@@ -206,11 +208,11 @@ def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, right, edge):  # type: ignore[no-untyped-def]
-    """Relax a block of ``c`` with two blocks of the same matrix, which may overlap the first block if one of them is
-    closed.
+    """Relax a block of ``c`` by the product of two blocks of ``c``.  One of the two may be the relaxed block itself if
+    the other is closed.
 
-    If blocks overlap, the product may read entries that it has already lowered.  These are lengths of walks, too, so
-    the result is as without overlap.
+    The product may then read entries that it has already lowered.  These are lengths of walks, too, so the result is
+    the same.
     """
     widest = ITEM_BYTES // c.itemsize
     for j in range(0, columns, widest):
@@ -223,13 +225,13 @@ def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, rig
 
 @njit(nogil=True, cache=True)
 def close_whole(d, start, stride, n, by_bits, left, right, edge, leaf):  # type: ignore[no-untyped-def]
-    """Close a matrix by Kleene's recursion: close one half, relax the other half by it, close that half, relax the
-    first half by it.
+    """Close a matrix by Kleene's recursion: close the first diagonal block, relax the other blocks by it, close the
+    second diagonal block, relax the other blocks by that one.
 
     An explicit stack replaces recursive calls, because another kernel cannot call a recursive kernel that was loaded
     from numba's cache.
     """
-    stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, vertices, number of closed halves
+    stack = np.empty((64, 3), np.int64)  # unfinished blocks: first entry, vertices, closed diagonal blocks
     stack[0, 0], stack[0, 1], stack[0, 2], top = start, n, 0, 0
     while top >= 0:
         a11, size, closed = stack[top, 0], stack[top, 1], stack[top, 2]

@@ -21,8 +21,8 @@ CHUNK: Final = 1024
 #: Number of histograms that are filled in rotation and added up at the end, so that a count need not wait for the
 #: previous count to be stored.
 HISTOGRAMS: Final = 8
-#: If a block of sources reaches fewer than one in this number of columns, only these columns are read; all other
-#: columns are filled with *unreachable*.
+#: If a block of sources reaches fewer than 1 / SPARSE of all columns, only these columns are read; all other columns
+#: are filled with *unreachable*.
 SPARSE: Final = 2
 #: An empty selection of columns means all columns.
 EVERY: Final = np.empty(0, np.int32)
@@ -101,8 +101,8 @@ def _picked(row, columns, space):  # type: ignore[no-untyped-def]
 def _facts(block, rows, own, columns, nowhere, facts):  # type: ignore[no-untyped-def]
     """Fill ``facts`` (reached, sums, largest, farthest) for ``rows`` of ``block``.
 
-    Only ``columns`` are read (all if ``columns`` is empty), and facts number these columns from 0. ``nowhere`` holds
-    *unreachable* and the lowest value of the type.
+    Only ``columns`` are read, and ``farthest`` receives indices of ``columns``; if ``columns`` is empty, all columns
+    are read. ``nowhere`` holds *unreachable* and the lowest value of the type.
     """
     unreachable, lowest = nowhere
     reached, sums, largest, farthest = facts
@@ -129,7 +129,8 @@ def _bins(row, unreachable, scale, last, bins):  # type: ignore[no-untyped-def]
     """Find the bin of each entry of ``row``: all bins from ``last`` on are merged; negative and unreachable entries get
     separate bins.
 
-    ``scale`` holds the inverse of the width, and the number that is first added to each entry, in the type of the sums.
+    ``scale`` holds the inverse of the width, and the number that is first added to each entry; bins are computed in its
+    type.
     """
     inverse, shift = scale
     number = scale.dtype.type
@@ -182,7 +183,7 @@ def row_facts(
 
     Returns:
         Four arrays of shape (rows,): targets reached; sum of finite distances, int64 or float64; largest finite
-        distance; first column at that distance, -1 if no target is reached.
+        distance, *unreachable* if no target is reached; first column at that distance, -1 if no target is reached.
     """
     kind = work_type(block.dtype)
     rows = np.arange(len(block)) if rows is None else rows
@@ -205,8 +206,8 @@ def count_rows(
 ) -> int:
     """Add finite distances of ``block`` to a histogram; the source itself does not count.
 
-    A half is added to whole numbers, so that no number lies on the edge of a bin, where rounding of the inverse width
-    might put it into the previous bin; so float32 suffices for whole numbers of 16 bits.
+    Before the bin of a whole number is computed, 0.5 is added: on the edge of a bin, rounding of the inverse width
+    might put the number into the previous bin.  So float32 suffices for whole numbers of 16 bits.
 
     Args:
         block: of a working type, shape (block's rows, columns).

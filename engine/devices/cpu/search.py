@@ -36,7 +36,7 @@ SINGLE: Final = 16
 
 #: If a block of lanes would have fewer sources than this, the sources are searched one by one.
 LEAST_LANES: Final = 12
-#: Blocks may have few rows, so that all threads have work, but each uses at least one in this number of its lanes.
+#: A block may use few of its lanes, so that all threads have work, but at least 1 / LANES_USED of them.
 LANES_USED: Final = 4
 
 Indices = npt.NDArray[np.int64]
@@ -236,8 +236,8 @@ def even_blocks(least: int, rows: int, lanes: int, threads: int) -> int:
 
     Args:
         least: the least number of blocks.
-        rows: rows in all.
-        lanes: most rows of a block.
+        rows: the number of all rows.
+        lanes: the largest number of rows of a block.
         threads: the number of threads.
     """
     if least == 0:

@@ -31,7 +31,7 @@ class Done:
         rows: the rows of the batch that are finished, int64.
         left: pieces that replace this one if it was given up.
         found: the facts of the rows (such as sums), if the search computes them faster than by reading the rows.
-        taken: whether the sink has taken the rows already (``RowsWanted.take``), which were not written then.
+        taken: whether the sink has already taken the rows (``RowsWanted.take``); if so, the search did not write them.
     """
 
     rows: Indices
@@ -57,7 +57,7 @@ class BlockGroup(Protocol):
         Args:
             blocks: the blocks.
             threads: the number of threads, the calling one included.
-            seconds: no block is begun later than this.
+            seconds: the number of seconds after which no further block is begun.
             facts: whether to gather facts of the rows, such as sums and largest distances.
 
         Raises:

@@ -1,9 +1,9 @@
 """The sweep of the partitioned algorithm on the CPU: it fills many rows of the matrix at a time, part by part.
 
 A thread takes some rows, fills in the lengths that ``engine.algorithms.partitioned`` computed (from each source to its
-own part and the parts above), and goes through the parts from the last to the first.  For each part it relaxes by
-(lengths from the sources to the part's border) (x) (lengths from the border to the part); the right side of that
-product is packed once for all rows.
+own part and the parts above), and goes through the parts from the last to the first.  For each part it relaxes the
+columns of the part by the product (lengths from the sources to the part's border) (x) (lengths from the border to the
+part), whose right operand is packed once for all rows.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _gather(x, stride, rows, border, out):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _seed(x, row, position, starts, parents, part, tables, table, wide):  # type: ignore[no-untyped-def]
-    """Fill in the lengths from ``position`` to its own part and to the parts above."""
+    """Copy the lengths from ``position`` to its own part and to the parts above from the tables into ``x[row:]``."""
     j = part[position]
     at = table[j] + (position - starts[j]) * wide[j]
     while j >= 0:
@@ -154,7 +154,7 @@ def _relax_part(walk, j, x):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _emit_span(x, span, columns, source, ends, row):  # type: ignore[no-untyped-def]
-    """Copy the entries at the positions of a span into ``row``, as :func:`_emit` does."""
+    """Copy the entries of ``x`` at the positions ``first`` ... ``last`` - 1 into ``row``, as :func:`_emit` does."""
     (first, last), (_, vertices, shift), (limit, far, sentinel) = span, columns, ends
     if len(shift) == 0:
         for p in range(first, last):
@@ -359,9 +359,9 @@ def _shares(parts: Parts, threads: int) -> list[Share]:
         threads: the largest number of shares.
 
     Returns:
-        For each share the parts above all branches, from the last to the first, which every share relaxes for itself;
-        for each of its branches the first part and the part after its last one, shape (branches, 2); and whether the
-        share also writes the entries of the parts above all branches.
+        For each share a tuple: the parts above all branches, from the last to the first, which every share relaxes for
+        itself; the first part of each of its branches and the part after the last, int64, shape (branches, 2); and
+        whether the share also writes the entries of the parts above all branches.
     """
     work = parts.sizes * (parts.depths + 2)
     sums, lows = work.copy(), parts.lows()

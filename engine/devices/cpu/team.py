@@ -255,7 +255,7 @@ class _Other:
         self._tasks, self._start = self._thread()
 
     def _thread(self) -> tuple[SimpleQueue[_Task | None], _Start]:
-        """Return a queue, and a thread that is not started yet and alone takes tasks from this queue.
+        """Return a new queue of tasks, and the only thread that takes tasks from this queue, not started yet.
 
         The thread holds only a weak reference to this object.  When the object is deleted, the callback of the
         reference puts None into the queue, which ends the thread.  The object cannot hold the reference itself: if both

@@ -37,15 +37,15 @@ _WIDE: Final = {"avx512f", "avx512bw", "avx512vl"} <= _FEATURES
 
 #: Bytes of one vector register.
 VECTOR_BYTES: Final = 64 if _WIDE else 32 if "avx2" in _FEATURES else 16
-#: Rows of the register tile; in each step of depth, one entry of A is broadcast for each row.
+#: The number of rows of the register tile; in each step of depth, one entry of A is broadcast for each row.
 TILE_ROWS: Final = 12 if _WIDE else 8 if _ARM else 6
-#: Vectors per row of the register tile.
+#: The number of vectors in a row of the register tile.
 TILE_VECTORS: Final = 2
 #: Edge of the square blocks of A that are transposed in registers while it is packed; divides TILE_ROWS.
 SQUARE: Final = 4 if TILE_ROWS % 4 == 0 else 2
 #: Edge of the square blocks that ``transpose_square`` transposes in registers.
 TRANSPOSED: Final = 8
-#: Entries of a row of the block that ``relax_row`` works on.
+#: The number of entries in each row of the block that ``relax_row`` works on.
 ROW: Final = 64
 #: Whether a fused multiply-add is one instruction.
 FUSED: Final = _ARM or "fma" in _FEATURES

@@ -1,9 +1,9 @@
 """Computes rows of bottlenecks in a directed graph, for many sources side by side, while strongly connected components
 merge.
 
-Arcs are opened rank by rank.  Each component is an interval of the line of vertices, and has one word with a bit for
-each source that reaches it: a source that reaches one vertex of a component reaches all of them.  *Ranks* are the
-places of weights in order, the best first, as in ``bottlenecks``.
+Arcs are opened rank by rank.  The vertices are in the line of ``bottlenecks.line_of``, in which each component is an
+interval.  A component has one word with a bit for each source that reaches it: a source that reaches one vertex of a
+component reaches all of them.  *Ranks* are the places of weights in order, the best first, as in ``bottlenecks``.
 """
 
 from __future__ import annotations
@@ -118,16 +118,16 @@ def rows_merging(arcs, gaps, values, starts, space, chains, found):  # type: ign
     """Find the values of the best paths from at most 64 sources to all places of the line.
 
     Args:
-        arcs: ``tails`` and ``heads``, int32, as places of the line, and ``ranks``, int32, of the arcs that lie between
-            two components at their own rank, ascending by rank; and ``joins``: for each gap of the line at which
-            components merge, ascending by rank, the place before the gap.
+        arcs: four arrays, int32.  ``tails`` and ``heads``, as places of the line, and ``ranks``, ascending: the arcs
+            whose ends are still in different components once all arcs of their rank are open.  ``joins``: the place
+            before each gap of the line at which components merge, ascending by the rank of the gap.
         gaps: int32, shape (n,): the rank at which the component before each gap merges with the component behind it.
         values: shape (ranks,): the value of each rank, the last for no path.
         starts: int64, shape (k,): the place of each source.
         space: parent, first and last place of a component, int32; words, uint64; stack, int32; stacked, uint8, all 0:
             each of shape (n,), work space.
-        chains: the first and last open arc out of each component, int32, shape (n,), and the arc behind each arc,
-            int32, shape (arcs,), work space.
+        chains: work space: the first and last open arc out of each component, int32, shape (n,), and for each open arc
+            the next one out of the same component, int32, shape (arcs,).
         found: shape (k, at least n), of the type of ``values``: receives the values.
     """
     tails, heads, ranks, joins = arcs

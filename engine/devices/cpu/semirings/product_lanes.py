@@ -17,7 +17,7 @@ from engine.devices.cpu.row_facts import expand_rows
 from engine.devices.cpu.semirings.products import LEAST
 from engine.graph.kernels import njit
 
-#: Sources in a block.
+#: The number of sources in a block.
 LANES = ROW_BYTES // 8
 
 
@@ -82,7 +82,7 @@ def _pull_products(typingctx, first, last, tails, weights, labels, v):  # type: 
 def _sweep_products(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
     """Sweep until no product grows any more; return False if that would take more than ``budget`` multiplications.
 
-    ``arcs`` and ``space`` are as in :func:`search_product_lanes`; ``waiting`` vertices are marked in ``dirty``, none
+    ``arcs`` and ``space`` are as in :func:`search_product_lanes`; ``dirty`` marks ``waiting`` vertices, and none
     afterwards.
     """
     indptr, heads, into, tails, weights = arcs
@@ -142,7 +142,7 @@ def search_product_lanes(arcs, space, goal, sources_rows, out, budget):  # type:
             columns' vertices.
         sources_rows: sources, int64, vertex indices; rows, int64: the row of ``out`` for each source.
         out: float64, shape (rows, columns).
-        budget: multiplications of vectors after which the block is given up.
+        budget: the number of multiplications of vectors after which the block is given up.
 
     Returns:
         Whether the block is finished; it is also given up if a product may be too small for float64.

@@ -15,7 +15,7 @@ def order_components(indptr, heads, waiting, order):  # type: ignore[no-untyped-
 
     Args:
         indptr, heads: CSR of the arcs between components, without loops.
-        waiting: int32, shape (components,): the number of arcs into each; 0 for all afterwards.
+        waiting: int32, shape (components,): the number of arcs into each component; it is counted down to 0.
         order: int32, shape (components,); receives the components.
 
     Returns:
@@ -47,7 +47,7 @@ def rows_reached(arcs, sources, targets, values, space, rows, out):  # type: ign
             :func:`order_components` fills it.
         sources: int64, shape (k,): the component of each source; k is at most 64.
         targets: int32, shape (columns,): the component of each column.
-        values: shape (2,): the value where there is no path, and that where there is one.
+        values: shape (2,): the value where there is no path, and the value where there is a path.
         space: words, uint64, shape (components,), and taken, uint64, shape (columns,), work space.
         rows: int64, shape (k,): the row of ``out`` of each source.
         out: of the type of ``values``, shape (rows, columns).

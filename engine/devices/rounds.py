@@ -1,9 +1,9 @@
 """The order of work in blocked Floyd-Warshall, for all kinds of devices.
 
-Round k closes its pivot block C and relaxes the rows and columns of C, which makes *panel k*; all the rest is then
-relaxed by that panel.  Before panel k + 1 can be closed, only its own *strips* of the rest must be relaxed in round k.
-With *look-ahead*, these strips are relaxed first and panel k + 1 is closed in round k, so that nothing waits for it in
-the next round:
+Round k closes its pivot block C and relaxes the rows and columns of C, which makes *panel k*.  That panel then relaxes
+the *rest*, which is the remainder of the matrix.  Before panel k + 1 can be closed, only its own *strips* of the rest
+must be relaxed in round k.  With *look-ahead*, these strips are relaxed first and panel k + 1 is closed in round k, so
+that nothing waits for it in the next round:
 
 - a single GPU queues the rest first and then the panel, and computes both at the same time;
 - a device whose panel other devices wait for closes the panel first (streaming);

@@ -32,7 +32,7 @@ OLDEST: Final = (7, 0)
 
 #: Updates per clock cycle and multiprocessor that whole solves reach, measured on an H200 (docs/kernels.md).
 HOPPER: Final = MappingProxyType({"uint16": 131.0, "int32": 68.0, "float32": 62.0, "float64": 19.0})
-#: Cautious estimates of these rates for chips without three-operand minima or with fewer float64 units.
+#: The same rates for chips without three-operand minima or with fewer float64 units: cautious estimates.
 OLDER: Final = MappingProxyType({"uint16": 50.0, "int32": 30.0, "float32": 30.0, "float64": 1.0})
 _CLOCK_RATE: Final = 13  # the device attribute cudaDevAttrClockRate, whose value is in kHz
 log = logging.getLogger("apsp.engine")
@@ -155,7 +155,9 @@ class Modules:
             return self._modules[key].get_function(entry)
 
     def _load(self, module: Module) -> Any:
-        """Return the module as it was compiled ahead of time; None if it was not, or if the driver refuses the code."""
+        """Return the module as it was compiled ahead of time; None if there is no such module, or if the driver refuses
+        it.
+        """
         found = prebuilt.find(module, self.capability)
         if found is None:
             return None
@@ -211,7 +213,7 @@ def ensure_kernels(device: int = 0, *, threads: int | None = None, monitor: Moni
 
     Args:
         device: index of the device.
-        threads: compilations at a time; None for one per processor.
+        threads: the number of compilations at a time; None for one per processor.
         monitor: receives progress, and is asked whether to stop.
 
     Returns:

@@ -1,9 +1,9 @@
 """Solves whole matrices on one GPU: by blocked Floyd-Warshall with look-ahead, or by recursive closure.
 
-A round closes the pivot block, relaxes the two panels and then the rest of the matrix.  Look-ahead: the strips of the
-rest that hold the next pivot block and its panels are relaxed first, on a stream of high priority.  The next pivot
-block is then closed and its panels relaxed on that stream while the rest of this round is relaxed, so the device never
-waits for them.
+A round closes the pivot block, relaxes the two panels and then the remainder of the matrix.  Look-ahead: the strips of
+the remainder that hold the next pivot block and its panels are relaxed first, on a stream of high priority.  That
+stream then closes the next pivot block and relaxes its panels, while another stream relaxes all other tiles of the
+remainder.  So the device never waits for a pivot block.
 
 In an undirected graph D is symmetric.  Only tiles on and above the diagonal are relaxed, one panel serves as row panel
 and column panel (the column panel is stored transposed, so by symmetry it is the row panel), and the upper half is
@@ -39,7 +39,7 @@ def padded(modules: Modules, n: int, dtype: object) -> Any:
 
     Args:
         modules: the kernels of the device.
-        n: vertices.
+        n: the number of vertices.
         dtype: a working type.
 
     Returns:
@@ -136,7 +136,7 @@ class Solver:
                     relaxed.record(low)
             if monitor is not None and k:
                 before.synchronize()
-                self._check_flag()  # the flag was sent after round k - 1, which is reported here, or after a later one
+                self._check_flag()  # the flag was sent after round k - 1, which is reported here, or later
                 monitor.step(entries * width)
         if monitor is not None:
             relaxed.synchronize()
@@ -161,9 +161,9 @@ class Solver:
 
         Args:
             d: square, on the device, its side a multiple of ``tile_side``; changed in place.
-            base: blocks of at most this side are closed by the single kernel.
+            base: blocks of at most this side are closed in one launch (``Launcher.close``).
             symmetric: whether ``d`` is symmetric, which is not checked; then one panel serves as row and column panel,
-                and only the part of each half on and above its diagonal is relaxed.
+                and only the part of each diagonal quarter on and above its diagonal is relaxed.
             monitor: receives updates as they finish on the device; in a symmetric matrix each update counts twice,
                 because it stands for its mirror image, too.
 
@@ -187,7 +187,7 @@ class Solver:
             self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
 
         def carry(x: Any, y: Any, z: Any) -> None:
-            """Relax the rest of a symmetric matrix after one diagonal quarter is closed.
+            """Relax all other quarters of a symmetric matrix after one diagonal quarter is closed.
 
             Relax panel ``b`` by ``y`` (x) ``z``, and set panel ``c`` to the transpose of ``b``.  Then relax the other
             diagonal quarter ``x`` on and above the diagonal, and mirror it.

@@ -53,8 +53,8 @@ _SQUARE: Final = np.dtype(
     align=True,
 )
 _DEPTH_STEP: Final = 16  # the depth of relax is a multiple of this
-_SMALL: Final = 800  # from 65 up to this many vertices the single kernel is fastest with tiles of 32
-_WIDE: Final = (65, 1280)  # between these numbers of vertices tiles of 64 are fastest with 256 threads
+_SMALL: Final = 800  # for 65 up to this many vertices the single kernel is fastest with tiles of side 32
+_WIDE: Final = (65, 1280)  # between these numbers of vertices tiles of side 64 are fastest with 256 threads
 _RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 4, "single64wide": 2})  # blocks per multiprocessor
 _WRAP: Final = 2**30
 
@@ -89,7 +89,7 @@ def _aligned(x: Any) -> bool:
 
 @dataclass(frozen=True)
 class Skip:
-    """Ranges of rows and of columns of C that a product leaves unchanged; half-open, in entries, at tile borders."""
+    """Half-open ranges of rows and columns of C that a product leaves unchanged; they begin and end at tile borders."""
 
     rows: tuple[int, int] = (0, 0)
     columns: tuple[int, int] = (0, 0)
@@ -232,8 +232,8 @@ class Launcher:
         Args:
             d: one matrix, shape (n, n), or a stack of them, shape (graphs, n, n).
             side: side of a tile, 32 or 64; None for the faster one.
-            blocks: thread blocks; None for the best number.
-            group: graphs that are solved concurrently; None for all.
+            blocks: the number of thread blocks; None for the best number.
+            group: the number of graphs that are solved concurrently; None for all.
         """
         graphs = d.shape[0] if d.ndim == 3 else 1
         n = d.shape[-1]

@@ -35,9 +35,9 @@ from storage.graph.graph import Graph
 Integers = npt.NDArray[np.int64]
 
 _THREADS: Final = 256
-#: Updates of a product between two calls of the monitor: a quarter of a second on a fast device.
+#: The number of updates of a product between two calls of the monitor: a quarter of a second on a fast device.
 _PIECE_UPDATES: Final = 4 * 10**12
-#: Rows that are compared at a time, so that the comparison needs no mask as large as the matrix.
+#: The number of rows that are compared at a time, so that the comparison needs no mask as large as the matrix.
 _COMPARED: Final = 4096
 
 
@@ -48,7 +48,7 @@ def device_matrix(
     """Context manager: provide a matrix on the first device, and free its memory at the end, also after an error.
 
     Args:
-        n: vertices.
+        n: the number of vertices.
         kind: the working type.
         nonnegative, symmetric: whether no arc is negative, and whether the matrix is symmetric; neither is checked.
         memory: bytes of device memory that may be used; None for all that is free.
@@ -110,8 +110,8 @@ class CudaMatrix:
             first = last
 
     def close(self, monitor: Monitor, *, recursive: bool = False) -> None:
-        """Run Floyd-Warshall: blocked, or by halves if ``recursive`` is set.  A negative cycle ends it early (see
-        ``found_negative``).
+        """Run Floyd-Warshall: blocked, or by halves if ``recursive`` is set.  A negative cycle may end the run early
+        (see ``found_negative``).
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -143,12 +143,12 @@ class CudaMatrix:
         """Compute the lengths of shortest paths of at most ``hops`` arcs, as ``engine.algorithms.squaring.power`` does.
 
         Args:
-            hops: at least 1.
+            hops: the largest number of arcs, at least 1.
             monitor: receives ``total`` updates, or fewer if a power equals the previous one.
             rows: vertex indices of the sources wanted; None for all.
             by_rows: whether to multiply the rows wanted by the weights again and again, so that each product adds one
                 arc to the paths, in place of squaring.
-            total: updates of the whole computation.
+            total: the number of updates of the whole computation.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -243,7 +243,9 @@ class CudaMatrix:
             self._launch("settle", len(d), d, np.int64(d.shape[1]), np.int32(d.shape[1]), limit)
 
     def _times(self, a: Any, b: Any, monitor: Monitor) -> Any:
-        """Return A (x) B, computed in slabs of rows.  A and B are powers of one matrix, A perhaps only some rows."""
+        """Return A (x) B, computed in slabs of rows.  A and B are powers of one matrix; A may have only some of its
+        rows.
+        """
         c, n = a.copy(), self._n
         rows, whole = (n if len(a) == len(b) else len(a)), len(a) == len(b)
         upper = whole and self._symmetric

@@ -29,7 +29,7 @@ class Outgoing:
     """Copies rows from device arrays to page-locked buffers, called *bands*, which threads then write to a sink.
 
     A band is as high as the sink's tiles, and there are two more bands than threads.  A thread allocates the bands
-    while the device computes; :meth:`send` waits for that.  If the sink has an attribute ``memory``, a
+    while the device computes; :meth:`send` waits until they are allocated.  If the sink has an attribute ``memory``, a
     :class:`engine.devices.cuda.pinned.HostMemory` with locked pages, rows are copied directly into that memory.
 
     Args:
@@ -39,7 +39,7 @@ class Outgoing:
         dtype: type of its entries.
 
     Attributes:
-        band: rows of a band.
+        band: the number of rows of a band.
         stream: the stream on which rows are copied.
         told: called with the number of rows that have been written, in the thread that calls ``send`` or ``finish``.
     """
@@ -89,7 +89,7 @@ class Outgoing:
             self.told(straightly)
 
     def release(self) -> None:
-        """Discard rows that are not written yet, end the threads and free the bands.  May be called again."""
+        """Discard rows that are not written yet, end the threads and free the bands; a second call does nothing."""
         self._pool.shutdown(cancel_futures=True)
         try:
             self.stream.synchronize()

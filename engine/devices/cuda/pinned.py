@@ -158,7 +158,7 @@ def host_matrix(
     Args:
         shape: rows and columns.
         dtype: type of the entries.
-        threads: threads that touch the pages.
+        threads: the number of threads that touch the pages.
         ahead: neither touch nor lock the pages: the caller fills the memory, and then locks it (``HostMemory.lock``),
             range by range, while devices use ranges that are locked already.
 
@@ -186,7 +186,7 @@ def host_matrix(
             memory.lock_whole()
         yield memory
     finally:
-        with suppress(runtime.CUDARuntimeError):  # a device that has failed; the work is done, or failed with an error
+        with suppress(runtime.CUDARuntimeError):  # a failed device: the caller's work is done or has raised an error
             memory.release()
 
 
@@ -199,7 +199,7 @@ class PinnedPool:
     Args:
         shape: rows and columns of a piece.
         dtype: type of its entries.
-        threads: threads that touch the pages of a new piece.
+        threads: the number of threads that touch the pages of a new piece.
     """
 
     def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike, threads: int) -> None:

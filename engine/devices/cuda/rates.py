@@ -1,5 +1,5 @@
-"""Measures rates of GPUs, from which the time of streaming is predicted: updates per second of products, and bytes per
-second of the bus in both directions at once and of host memory.
+"""Measures rates of GPUs, from which the time of streaming is predicted: updates per second of products, bytes per
+second of the bus in both directions at once, and seconds per byte to touch and to lock host memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def measured(device: Device, kind: WorkType, *, threads: int) -> Device:
     Args:
         device: the device as ``find_device`` returned it.
         kind: working type of the products.
-        threads: threads that touch host memory.
+        threads: the number of threads that touch host memory.
 
     Returns:
         ``device`` with its measured rates.

@@ -159,7 +159,7 @@ class Reducing:
             self.told(count)
 
     def release(self) -> None:
-        """Discard results that were not fetched, and free the memory.  May be called again."""
+        """Discard results that were not fetched, and free the device memory; a second call does nothing."""
         self.stream.synchronize()
         self._sent.clear()
         self._there.clear()
@@ -204,7 +204,7 @@ class Reducing:
         there["described"] = weights
 
     def _send(self, array: npt.NDArray[Any]) -> Any:
-        """Copy an array to the device; an empty one becomes one entry, so that it has an address."""
+        """Copy an array to the device; an empty array is replaced by one entry, because kernels need its address."""
         return upload(self._cupy, array if array.size else np.zeros(1, array.dtype))
 
     def _narrow(self, rows: Any) -> Any:

@@ -36,11 +36,10 @@ _THREADS: Final = 256
 _TRIAL_BLOCKS: Final = 8
 #: Number of blocks of sources in a trial by lists.
 _TRIAL_LISTS: Final = 132
-#: The largest number of levels (numbers of hops) that are counted: the bit planes of a step's number (PLANES in
-#: hops.cu) can hold no more.
+#: The largest number of levels (numbers of hops) that are counted: a step's number has PLANES bits in hops.cu.
 _LEVELS: Final = 256
 #: If only levels are counted, a batch has at most _MOST_BLOCKS blocks of _COUNTED sources each, which are searched one
-#: block after the other.  It visits at most about _COUNTED_ARCS arcs, which takes half a second.
+#: block after the other.  A batch visits at most about _COUNTED_ARCS arcs, which takes half a second.
 _COUNTED: Final = 4096
 _MOST_BLOCKS: Final = 8
 _COUNTED_ARCS: Final = 1 << 37
@@ -100,7 +99,7 @@ class DeviceSearch:
 
     Attributes:
         batches: the rows of each batch.
-        batch: rows of the largest batch.
+        batch: the number of rows of the largest batch.
     """
 
     def __init__(  # noqa: PLR0917 - as device_search
@@ -172,7 +171,7 @@ class DeviceSearch:
         return self._out[self._buffer][: len(self._rows)], self._rows.start, self._buffer
 
     def send(self, leaving: tuple[Any, int, int]) -> None:
-        """Queue the copy of rows to the outlet; the next search may finish before it."""
+        """Queue the copy of rows from :meth:`leave` to the outlet; the next search may finish before this copy."""
         rows, first, buffer = leaving
         if self._outgoing is not None and not self._levels:
             self._left[buffer] = self._outgoing.send(rows, first)

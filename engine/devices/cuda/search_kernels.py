@@ -36,7 +36,7 @@ _WALK: Final = np.dtype(
     ],
     align=True,
 )
-_STATE: Final = 32  # words of state for the launch, and as many for each group of thread blocks
+_STATE: Final = 32  # words of state of the launch, and of each group of thread blocks
 #: The largest number of thread blocks per multiprocessor in a cooperative launch.
 SWEEP_BLOCKS: Final = 4
 
@@ -65,7 +65,7 @@ class SearchKernels:
             kind: the type of the matrix.
             labels: the type of the labels: the type of the matrix, or uint16 if the matrix has int32.
             form: ``sweep``, ``lists`` or ``hops`` (arcs of weight 1; labels are ignored).
-            rows: sources of the largest batch.
+            rows: the number of sources of the largest batch.
             levels: whether ``hops`` counts vertices at each number of hops in place of writing rows.
         """
         self._modules, self._cupy, self._kind, self._labels = found, found.cupy, kind, labels

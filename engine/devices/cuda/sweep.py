@@ -36,7 +36,7 @@ _THREADS: Final = 256
 _GRAIN: Final = 16
 #: The side, in entries, of the squares that ``gather`` copies.
 _SIDE: Final = 32
-#: Columns that a thread block of ``emit`` copies.
+#: The number of columns that a thread block of ``emit`` copies.
 _ACROSS: Final = 8 * _THREADS
 
 
@@ -58,7 +58,7 @@ def device_sweep(
         kind: the working type.
         sources: vertex indices, one for each row of the matrix.
         sink: receives the rows.
-        threads: threads that write to the sink.
+        threads: the number of threads that write to the sink.
         nonnegative: whether no arc is negative.
         memory: bytes of device memory that may be used; None for all that is free.
 
@@ -85,7 +85,7 @@ class Wanted:
     Attributes:
         sources: vertex indices.
         outlet: where rows are written.
-        batch: rows that are swept at once, a multiple of 128.
+        batch: the number of rows that are swept at once, a multiple of 128.
     """
 
     sources: Integers
@@ -218,12 +218,12 @@ class DeviceSweep:
         self._across = self._pack(lengths, padded)
 
     def _send(self, array: npt.NDArray[Any]) -> Any:
-        """Copy ``array`` to the device, flattened; an empty array becomes one entry, so that it has an address."""
+        """Copy an array to the device, flat; an empty array is replaced by one entry, to have an address."""
         return upload(self._cupy, array.ravel() if array.size else np.zeros(1, array.dtype))
 
     def _pack(self, lengths: Lengths, padded: Integers) -> list[Any]:
-        """Return the lengths from each part's border to the part, padded with unreachable, as right operands of
-        relax.
+        """Return on the device, for each part, the right operand of its product: the lengths from the part's border to
+        the part, padded with unreachable.
         """
         count = np.array(self._depths, np.int64) * padded
         flat = np.full(int(count.sum()), self._kind.sentinel(), self._kind.dtype)

@@ -24,7 +24,7 @@ _SPACE: Final = np.dtype(
 )
 #: Threads per block of the counting kernel.
 _THREADS: Final = 128
-#: Blocks of the counting kernel that run on a multiprocessor at the same time.
+#: The number of blocks of the counting kernel that run on a multiprocessor at the same time.
 _RESIDENT: Final = 8
 #: The largest number of rows that a matrix sends to :class:`Counting` at a time.
 _BAND: Final = 4096
@@ -35,7 +35,8 @@ _JOINING: Final = (256, 1024)
 class Counting:
     """Counts paths on a stream of its own, and keeps all sums on the device until :meth:`finish`.
 
-    It has the methods of :class:`engine.devices.cuda.reducing.Reducing`.
+    It has the methods of :class:`engine.devices.cuda.reducing.Reducing`, so a matrix sends rows to either in the same
+    way.
 
     Args:
         found: the kernels of the device.
@@ -101,7 +102,7 @@ class Counting:
         self.told(len(rows))
 
     def release(self) -> None:
-        """Discard counts that were not fetched, and free the memory.  May be called again."""
+        """Discard counts that were not fetched, and free the device memory; a second call does nothing."""
         self.stream.synchronize()
         self._sent.clear()
         self._there.clear()

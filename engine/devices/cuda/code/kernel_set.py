@@ -132,8 +132,8 @@ def power_shared(rows: int, n: int, itemsize: int) -> int:
     """Return the bytes of shared memory of a block of the power kernel: strips of A and of B, or the warps' results.
 
     Args:
-        rows: rows of the block's strip of A.
-        n: vertices, a multiple of 32.
+        rows: the number of rows of the block's strip of A.
+        n: the number of vertices, a multiple of 32.
         itemsize: bytes per entry.
     """
     return (rows * (POWER_MOST + 4) + max(n * 32, 8 * rows * 32)) * max(itemsize, 4)

@@ -2,7 +2,7 @@
 
 An archive is a zip file.  The name of a member is the SHA-256 of everything that its code depends on: source text with
 headers, options and architecture.  So kernels of an older source are never found.  A member begins with the SHA-256 of
-its name and its code; a member that does not match it is ignored as damaged.
+its name and its code; a member that does not match this digest is ignored as damaged.
 
 ``building`` writes archives on a machine with a compiler, and this module reads them; neither needs cupy.
 """

@@ -38,8 +38,8 @@ class CudaPanels(StripeMemory):
     def _clear(self) -> None:
         super()._clear()
         self._count = -1  # number of the panel begun last, counted in the order in which panels are begun
-        self._ended: dict[int, Any] = {}  # by this number of a panel: the event that it is relaxed and closed
-        self._stored: dict[int, Any] = {}  # by this number of a panel: the event that it is copied to the host
+        self._ended: dict[int, Any] = {}  # by number as in ``_count``: the event after which a panel is closed
+        self._stored: dict[int, Any] = {}  # by the same number: the event after which a panel is on the host
         self._reading: deque[tuple[Any, int, Array]] = deque()
         self._lowering: deque[tuple[Any, int]] = deque()
         self._to_store: deque[tuple[int, int, int, Any, bool]] = deque()

@@ -272,7 +272,7 @@ class CudaStreamer(StripeMemory):
         self._look_at_flags(wait=wait)
 
     def hand_over(self) -> None:
-        """Copy the resident stripes to the tier."""
+        """At the end of the solve, copy the resident stripes to the tier, and report all updates not reported yet."""
         last = self._job.rounds - 1
         for events in self.left.values():
             for event in events:
@@ -328,7 +328,7 @@ class CudaStreamer(StripeMemory):
         return round_updates(self._job.tiling, k, stripe, self._job.n)
 
     def _owe(self, when: int, k: int, stripe: int) -> None:
-        """Remember the updates of a stripe, to report them when round ``when`` is done."""
+        """Add the updates of a stripe in round ``k`` to those that are reported once round ``when`` is done."""
         self._owed[when] = self._owed.get(when, 0) + self._updates(k, stripe)
 
     def _pay(self, k: int) -> None:

@@ -1,8 +1,8 @@
 """The GPU of one of many workers: stripes stay on the device; panels are copied from and to page-locked host memory.
 
-It has the operations of :class:`engine.distributed.dense.stripe_device.WorkerDevice`.  A stripe here is as high as a
-pivot block is wide.  Calls that queue products, copies of panels and closings do not wait for them: events put them in
-order, also across overlapping rounds.
+The device has the operations of :class:`engine.distributed.dense.stripe_device.WorkerDevice`.  A stripe here is as high
+as a pivot block is wide.  Calls that queue products, copies of panels and closings do not wait for them: events put
+them in order, also across overlapping rounds.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class CudaWorkerDevice(StripeMemory):
         job: the solve; its tiling and devices are changed.
         device: index of the device.
         memory: bytes of device memory that may be used; None for all.
-        places: number of panels on the device: those that are closed early, the panel in use, and the previous one,
+        places: the number of panels on the device: those that are closed early, the panel in use, and the previous one,
             which another task may still use.  With fewer places, some panels are copied to the device repeatedly.
-        threads: threads that touch host memory.
+        threads: the number of threads that touch host memory.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CudaWorkerDevice(StripeMemory):
         self._pieces = PinnedPool((min(job.tiling.width, job.n), job.n), job.kind.dtype, threads)
         # one slot of the least height, which stays unused
         job.tiling = replace(job.tiling, height=GRAIN, slots=1, resident=0)
-        job.devices = [cast(Streamer, self)]  # ``open`` counts these to limit the memory; no round calls them
+        job.devices = [cast(Streamer, self)]  # ``open`` counts the devices to limit the memory; no round uses the list
         self.open(job, 0, [])
         # _panel_at, _readers and _ready hold for each place: the round of its panel, the events that must occur before
         # the panel is overwritten, and the event that the panel is complete

@@ -23,7 +23,7 @@ class AnswerFetcher:
 
     Args:
         cupy: the module.
-        threads: threads that may be used.
+        threads: the number of threads that may be used.
     """
 
     def __init__(self, cupy: Any, threads: int) -> None:

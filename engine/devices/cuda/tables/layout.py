@@ -132,7 +132,7 @@ class TableLayout:
         """Return the bytes of device memory that tables and indices take, without the memory for answers.
 
         Args:
-            n: vertices of the graph.
+            n: the number of vertices of the graph.
             tables: the number of tables: 1, or 2 if forward and backward tables differ.
         """
         entries = int(self.sizes @ self.widths) + self.lengths
@@ -161,7 +161,7 @@ def check_budget(path: object, table_bytes: int, n: int, itemsize: int, usable: 
     Args:
         path: path of the prepared graph, for the message.
         table_bytes: bytes of its tables.
-        n: vertices.
+        n: the number of vertices.
         itemsize: bytes of an entry.
         usable: bytes of device memory that may be used.
 

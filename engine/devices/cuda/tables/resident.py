@@ -24,12 +24,12 @@ from engine.model.rows import ReducingSink
 _POINTERS: Final = ("meets", "widths", "lows", "sizes", "starts", "ends", "borders", "begins")
 _TREE: Final = np.dtype([*((f, "u8") for f in _POINTERS), ("parts", "i4")], align=True)
 _THREADS: Final = 256
-#: _PAIR: threads that merge a pair.  _SIDE: side of the tiles in which a block is computed.  _SQUARE: side of the
-#: squares that the kernel ``present`` copies.
+#: _PAIR: number of threads that merge a pair.  _SIDE: side of the tiles in which a block is computed.  _SQUARE: side of
+#: the squares that the kernel ``present`` copies.
 _PAIR: Final = 16
 _SIDE: Final = 64
 _SQUARE: Final = 32
-#: Pairs that are sent to the device at a time.
+#: The number of pairs that are sent to the device at a time.
 _PAIRS: Final = 1 << 24
 #: A block is computed in bands of rows.  _BAND_BYTES: largest number of bytes of a band.  _BAND_ROWS: largest number of
 #: rows of a band, which the height of a CUDA grid limits.
@@ -60,7 +60,7 @@ class DeviceTables:
     Args:
         tables: the tables, which are copied; the host's arrays are not kept.
         memory: bytes of device memory that may be used; None for all that is free.
-        threads: threads that copy answers into arrays of the host.
+        threads: the number of threads that copy answers into arrays of the host.
         index: index of the device.
 
     Attributes:
@@ -134,7 +134,7 @@ class DeviceTables:
     def swept(
         self, vertices: Indices, *, forward: bool = True, others: Indices | None = None, spare: int = 0
     ) -> Iterator[tuple[int, Any]]:
-        """Yield batches of whole rows in device memory, which the next batch replaces.
+        """Yield whole rows in device memory, batch by batch; each batch overwrites the previous one.
 
         Args:
             vertices, forward, others: the rows and the entries that are wanted, as in :meth:`rows`.
@@ -289,7 +289,7 @@ class DeviceTables:
         return upload(self._cupy, some.view(np.int64)), order
 
     def _send(self, array: Array) -> Any:
-        """Copy an array to the device, flat; an empty array becomes one entry, so that it has an address."""
+        """Copy an array to the device, flat; an empty array is replaced by one entry, to have an address."""
         plain = array.view(np.int64) if array.dtype == LINE else array
         return upload(self._cupy, plain.ravel() if plain.size else np.zeros(1, plain.dtype))
 

@@ -88,8 +88,10 @@ def _in_processes(kernels: Sequence[ListedKernel]) -> float:
 
 
 def _abreast(kernels: Sequence[ListedKernel]) -> int:
-    """Return the number of processes that compile ``kernels`` for a solve; 1 if the solving process compiles the
-    kernels that it calls, as it must where it would not find what others compile.
+    """Return the number of processes that compile ``kernels`` for a solve; 1 if the solving process itself is to
+    compile the kernels that it calls.
+
+    It has to do so if this machine keeps no compiled kernels: it would not find those of other processes.
     """
     if not kernels_are_kept():
         return 1

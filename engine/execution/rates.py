@@ -114,7 +114,7 @@ def _write_rate(writer: WorkingMatrix, threads: int) -> tuple[float, int]:
     """Return the bytes per second at which finished rows are summarised and written durably, and the number of rows."""
     rows = np.broadcast_to(np.arange(SIDE, dtype=np.float32), (SIDE, SIDE))
     sink = SummarySink(writer, np.arange(SIDE), SIDE, integral=False)
-    sink.write(0, 0, np.ascontiguousarray(rows[: writer.tile[0]]))  # compiles the summary, or loads it from the cache
+    sink.write(0, 0, np.ascontiguousarray(rows[: writer.tile[0]]))  # compiles or loads the kernels of the summary
     began, limit = time.perf_counter(), _Limit()
     with suppress(Cancelled):
         write_rows(ClosedRows(rows), sink, limit, threads)

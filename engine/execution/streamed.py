@@ -211,8 +211,8 @@ def _loading(context: StoredSolve, space: _Space | HostMemory, graph: Graph, lev
 def _unlocking(context: StoredSolve, space: _Space | HostMemory) -> Rows:
     """Return a function that lets a thread unlock rows of the matrix; the thread ends when the store is sealed.
 
-    A failure is logged and does not fail the solve, whose rows have left the devices by then: the pages are unlocked
-    with the memory.
+    A failure is logged, but does not fail the solve: the devices no longer need these rows, and the pages are unlocked
+    when the memory is freed.
     """
     row = space.array.shape[1] * space.array.itemsize
     pool = ThreadPool(1, "apsp-unlock")

@@ -45,7 +45,7 @@ def sum_bytes(graph: Graph, options: Options, dtype: str) -> int:
 def sum_memory(graph: Graph, options: Options, threads: int) -> int:
     """Return the bytes of memory that the sums take.
 
-    They hold copies of the quantities and of the weights or arcs.  Each thread also holds trees of paths, a band of
+    Summing needs copies of the quantities and of the weights or arcs.  Each thread also holds trees of paths, a band of
     rows of distances, and the sums of these rows twice: as they are found, and as tiles.
 
     Args:
@@ -72,10 +72,11 @@ def _shape(graph: Graph, options: Options) -> tuple[int, int]:
 
 
 def _cuts_ties(graph: Graph, cutoff: float, per: int) -> bool:
-    """Return whether a cutoff may lie between two vertices at the same distance, of which one precedes the other.
+    """Return whether a cutoff may separate two vertices at the same distance, although a path to one leads through the
+    other.
 
-    Only arcs of length 0 join such vertices.  In decimals their distances are sums that were rounded in different ways,
-    and the cutoff has to be a multiple of the unit.
+    Only arcs of length 0 join such vertices.  Of decimal weights, float64 may round the sums to the two vertices
+    differently.  The cutoff can lie between these sums only if it is a multiple of the unit.
 
     Args:
         graph: the graph.

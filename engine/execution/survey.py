@@ -43,7 +43,7 @@ def survey(
     Args:
         out: path of the store; the free disk space is that of its nearest existing parent.  None for no disk.
         memory: the user's budget for the whole process in bytes; it counts only if it is less than what is free.
-        threads: processors to use; None for all that the process may run on.
+        threads: the number of processors to use; None for all that the process may run on.
         device: the option ``device``; if it is ``cpu``, no GPU is looked for.
         device_memory: the user's budget of the GPU's memory in bytes.
 

@@ -72,7 +72,7 @@ LEAST_LIMIT: Final = 255
 #: A slow trial ends once it has more than this share of the sources; fewer sources lie too far apart to predict a
 #: solve.
 TOLD: Final = 0.005
-#: If the solve has at least this many times the sources of the last trial, a second trial of that size starts half-way.
+#: If a solve has AGAIN times the sources of the last trial or more, that trial is repeated from the middle source on.
 AGAIN: Final = 40
 #: Each further trial has at most this many times the sources of the previous trial.
 STEP: Final = 64
@@ -266,7 +266,7 @@ class SearchTrial:
     Args:
         profile: the graph.
         kind: the working type.
-        threads: threads that search.
+        threads: the number of threads that search.
         rectangle: sources, targets and cutoff; None for all vertices.
         budget: seconds that the searches may take, approximately; None for ``TRIAL``.
     """
@@ -349,7 +349,7 @@ class SearchTrial:
 
         Args:
             backend: makes the searches.
-            full: sources that fill the vectors of all threads.
+            full: the number of sources that fill the vectors of all threads.
             unit: whether all arcs count as 1.
         """
         most, columns, count = len(self._order), len(self._wanted.columns), self._threads

@@ -4,8 +4,8 @@ A *lane* belongs to one source.  A vertex is visited in all lanes at once: its d
 each lane, and its sums are the sums of the arc's tail plus the quantities of the arc.  So tails have to be summed
 before heads.  For the first 16 sources, vertices are visited in the order of their distance from some of the sources.
 Later they are visited in the order in which they were finished for the previous 16 sources.  Where a tail is not summed
-yet in some lanes, it is visited first, for these lanes.  This ends, because weights are positive, so that a path in one
-lane never returns to a vertex.
+yet in some lanes, it is visited first, for these lanes.  A chain of such visits ends, because weights are positive: a
+path in one lane never returns to a vertex.
 
 Arcs of length zero are the exception.  The vertices that they join form a *cluster* and may wait for each other, so
 vertices of a cluster at the same distance are summed together.
@@ -137,7 +137,7 @@ def _begin(block, weights, space):  # type: ignore[no-untyped-def]
             return j
         lines[s, 1:, j], sums[s, :, j] = 0, 0
         summed[s] |= np.uint16(1 << j)
-        if n + s < len(lines):  # a terminal, whose own paths begin at its second line
+        if n + s < len(lines):  # paths from a terminal begin at row n + s
             lines[n + s, :, j], sums[n + s, :, j] = 0, 0
             summed[n + s] |= np.uint16(1 << j)
     return -1
@@ -176,7 +176,7 @@ def _join(v, lane, graph, place, space, clusters):  # type: ignore[no-untyped-de
             tight = weight > 0 and lines[x, 0, lane] == here and lines[u, 0, lane] + weight == here
             if tight and lines[u, 1, lane] < 0:
                 return np.int64(u)
-    # hops fall until they are the fewest; after that, sums are right after one round for each vertex of a path
+    # the first len(some) rounds make all hops the fewest; as many further rounds make all sums right
     for _ in range(2 * len(some)):
         for x in some:
             e = _best(x, lane, graph, place, lines)
@@ -289,8 +289,9 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
     """Sum quantities along the shortest paths of 16 rows.
 
     Args:
-        block: rows, int32, shape (rows, n): distances, ``FAR`` where there is no path; int64, shape (16,): which of
-            them are summed, and their sources; and 1 if distances beyond a cutoff are unreachable, else 0.
+        block: four entries: rows of distances, int32, shape (rows, n), ``FAR`` where there is no path; the numbers of
+            the rows to sum, int64, shape (16,); the sources of these rows, int64, shape (16,); and 1 if distances
+            beyond a cutoff are unreachable, else 0.
         anew: 0 to visit the vertices in the order of the previous call, which has to be for the same arrays; 1 to sort
             the vertices first; 2 to sort them and to move the arcs.
         graph: arcs and quantities, the arcs into each vertex by ascending tails: where they begin, int64, shape
@@ -298,15 +299,16 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
             float64, shape (arcs, l).  The tail of an arc out of terminal t, of which there are T, is n + t.
         clusters: the cluster of each vertex or -1, int32, shape (n,), empty if no arc has length zero; where the
             members of each cluster begin, int64; and the members, int32.
-        space: lines and sums, aligned to 64 bytes: int32, shape (n + T, 2 + k, 16), and float64, shape (n + T, l, 16);
-            and a bit for each lane in which a vertex is summed, uint16, shape (n + T,).
-            The lines from n on belong to terminals; their distances are ``FAR`` and their hops -1, before and after the
-            call.  The orders: order, finished, int32, done, uint8, shape (n,), and stack, int32, shape (n + 1, 2).
-            Where classes start, int64.  The place of each vertex among the moved arcs, int32, shape (n,).  Arrays for
-            the arcs and quantities of ``graph`` in moved order, or ``graph`` itself if arcs are never moved.
-        wanted: int64, shape (16,): which rows of the results are written; int64, the vertices of the columns; the
-            values for *no path*, int32 and float64; and what receives the sums: int32, shape (results, k, columns), and
-            float64, shape (results, l, columns).
+        space: five entries.  Lines and sums, aligned to 64 bytes: int32, shape (n + T, 2 + k, 16), and float64, shape
+            (n + T, l, 16); with a bit for each lane in which a vertex is summed, uint16, shape (n + T,).  The lines
+            from n on belong to terminals; their distances are ``FAR`` and their hops -1, before and after the call.
+            Four arrays for orders: order, finished, int32, done, uint8, shape (n,), and stack, int32, shape (n + 1, 2).
+            Where the classes of :func:`_sort` start, int64.  The place of each vertex among the moved arcs, int32,
+            shape (n,).  Arrays for the arcs and quantities of ``graph`` in moved order, or ``graph`` itself if arcs are
+            never moved.
+        wanted: six entries: the numbers of the rows of the results to write, int64, shape (16,); the vertices of the
+            columns, int64; the values for *no path*, int32 and float64; and the arrays that receive the sums, int32,
+            shape (results, k, columns), and float64, shape (results, l, columns).
 
     Returns:
         Lane and vertex of an entry that is not a shortest distance; -1 and -1 if all are.

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-#: Sources side by side: as many int32 as a cache line has.
+#: The number of sources side by side, which is the number of int32 in a cache line.
 LANES: Final = 16
 #: The distance of a vertex without a path; the sum of this and a weight fits in int32.
 FAR: Final = 2**30 - 1
@@ -86,7 +86,7 @@ class _Step:
         return self.build.zext(self.build.bitcast(mask, _I16), _I64)
 
     def blocks(self, *names: str) -> list[Any]:
-        """Append blocks of instructions."""
+        """Append basic blocks to the function, and return them."""
         return [self.build.append_basic_block(name) for name in names]
 
 
@@ -148,8 +148,8 @@ def _compared(step: _Step) -> tuple[Any, Any, Any, Any]:
 def _compared_hops(step: _Step) -> tuple[Any, Any, Any, Any]:
     """Do what :func:`_compared` does where all arcs weigh 1: the first tight arc is taken, whatever the hops.
 
-    Arcs are looked at from the last to the first, so that a lane keeps the first tight one, and an arc gives less than
-    the distance if the nearest tail does.
+    Arcs are looked at from the last to the first, so that a lane keeps the first tight one.  Some arc gives less than
+    the distance only if the arc from the nearest tail does.
     """
     build, (first, last, v) = step.build, step.numbers(0, 3)
     tails, lines = step.array(1), step.array(3, 0)
@@ -183,14 +183,14 @@ def find_arcs(typingctx, place, tails, weights, sums, limited, taken):  # type: 
 
     ``place`` is (first, last, v): the arcs ``first`` to ``last`` - 1 lead into ``v``.  ``weights`` is None where all
     are 1.  ``sums`` are those of :func:`add_arcs`.  ``taken``, int32, shape (16,), receives the number of the arc,
-    counted from ``first``, and -1 where there is no path, the vertex is the source or, over hops, is summed.  Returns a
-    word with a bit for each lane that holds no shortest distance.
+    counted from ``first``.  It receives -1 where there is no path, where the vertex is the source, and, if all weights
+    are 1, where the vertex is summed already.  Returns a word with a bit for each lane that holds no shortest distance.
 
-    A row of distances that were too large for its type is refused at one of its vertices, whatever the overflow has
-    made of them.  The distances of a row without such a bit lie below ``FAR``.  None is negative: weights are not, so
-    the tail of the arc taken is no farther than its head, and the arcs taken lead back to the source, whose distance
-    is 0.  So no sum here has overflowed, each distance is the length of a path, and no arc gives less.  A path to a
-    vertex without a distance is refused, however long it is, unless distances beyond a cutoff are left out.
+    Distances that overflowed their type are found, too: at least one vertex of such a row gets a bit.  For suppose that
+    no vertex has one.  Then all distances of the row lie below ``FAR``.  None is negative: weights are not, so the tail
+    of the arc taken is no farther than its head, and the arcs taken lead back to the source, whose distance is 0.  So
+    no sum here has overflowed, each distance is the length of a path, and no arc gives less.  A vertex without a
+    distance to which a path leads gets a bit, however long the path is, unless distances beyond a cutoff are left out.
     """
     signature = types.int64(place, tails, weights, sums, limited, taken)
 
@@ -253,8 +253,10 @@ def _added(step: _Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> N
 
 
 def _waits(step: _Step, unit: bool, tail: Any) -> tuple[Any, Any]:
-    """Return the hops of a path over a tail, -1 where the tail is not summed yet, and a mask of these lanes; over hops,
-    whose paths have no line of hops, 0 in all lanes and the mask.
+    """Return the hops of the paths over a tail, -1 in lanes in which the tail is not summed yet, and a mask of these
+    lanes.
+
+    If ``unit``, which means that all arcs weigh 1, there is no line of hops, and the hops returned are 0.
     """
     build, lines = step.build, step.array(4, 0)
     if unit:
@@ -268,10 +270,10 @@ def _waits(step: _Step, unit: bool, tail: Any) -> tuple[Any, Any]:
 def add_arcs(typingctx, place, tails, weights, quantities, sums, taken):  # type: ignore[no-untyped-def]
     """Sum hops and quantities of a vertex over the arcs that :func:`find_arcs` found.
 
-    ``place``, ``tails``, ``weights`` and ``taken`` are those of :func:`find_arcs`; ``quantities`` are int32 and
-    float64, shape (arcs, k) and (arcs, l), and ``sums`` the lines, int32, shape (n, 2 + k, 16), and float64, shape
-    (n, l, 16), and uint16, shape (n,), a bit for each lane in which a vertex is summed, used where all weights are 1.
-    Returns a word with a bit for each lane in which the tail of the arc is not summed yet; hops become -1 there.
+    ``place``, ``tails``, ``weights`` and ``taken`` are those of :func:`find_arcs`.  ``quantities``: of shapes (arcs,
+    k), int32, and (arcs, l), float64.  ``sums``: the lines, int32, shape (n, 2 + k, 16), and float64, shape (n, l, 16);
+    and uint16, shape (n,), used where all weights are 1: a bit for each lane in which a vertex is summed.  Returns a
+    word with a bit for each lane in which the tail of the arc is not summed yet; hops become -1 there.
     """
     signature = types.int64(place, tails, weights, quantities, sums, taken)
 

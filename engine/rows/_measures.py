@@ -75,7 +75,7 @@ def _holds(some, value):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def find_first(block, rows, own, values, vertices, out):  # type: ignore[no-untyped-def]
-    """Find the first vertex whose entry is a given value, in rows whose columns are in another order.
+    """Find the first vertex whose entry is a given value, in rows whose columns are not in the order of the vertices.
 
     Args:
         block: of a working type, shape (block's rows, columns).
@@ -195,7 +195,7 @@ def _powers(exponents, whole, bits):  # type: ignore[no-untyped-def]
     Args:
         exponents: float64, shape (m,), changed in place.
         whole: float64, shape (m,): work space.
-        bits: the same memory as int64.
+        bits: ``whole`` viewed as int64.
     """
     for j in range(len(exponents)):  # three loops without branches: LLVM vectorises each of them
         y = exponents[j]
@@ -213,15 +213,16 @@ def _powers(exponents, whole, bits):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _fade(row, unreachable, decay, middle, value, shares, whole):  # type: ignore[no-untyped-def]
-    """Fill ``shares`` with the factors by which opportunities at the distances of ``row`` count; 0 where there is no
-    path.
+    """Fill ``shares`` with the factors by which opportunities are multiplied at the distances in ``row``.  Where there
+    is no path, the factor is 0.
 
     Args:
         row: distances, shape (m,).
         unreachable: the value for *no path*.
         decay: ``EXPONENTIAL``, ``LINEAR`` or ``LOGISTIC``.
-        middle: half-life, middle of the slope, or inflection point.
-        value: the second parameter of the decay.
+        middle: half-life of an exponential decay, middle of the slope of a linear one, inflection point of a logistic
+            one.
+        value: width of the slope of a linear decay, or standard deviation of a logistic one.
         shares: float64, shape (m,), receives the factors.
         whole: float64, shape (m,): work space.
     """
@@ -245,7 +246,8 @@ def _fade(row, unreachable, decay, middle, value, shares, whole):  # type: ignor
 
 @njit(nogil=True, cache=True)
 def fade_all(distances, unreachable, decay, tables):  # type: ignore[no-untyped-def]
-    """Fill a table for each middle with the factors of all distances that a narrow type can hold.
+    """Fill a table for each middle with the factors of ``distances``, such as all distances that a narrow type can
+    hold.
 
     Args:
         distances: of a working type, shape (m,).

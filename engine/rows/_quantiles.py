@@ -1,7 +1,7 @@
 """The kernel that finds quantiles of rows of distances.
 
-The entries of a row are counted in bins between the least and the largest distance.  From the counts follows the bin
-that holds the wanted entry, and only the entries of that bin are partitioned.
+The entries of a row are counted in bins between the least and the largest distance.  The counts tell which bin holds
+the wanted entry, and only the entries of that bin are partitioned.
 """
 
 from __future__ import annotations

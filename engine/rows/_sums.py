@@ -1,7 +1,7 @@
 """The kernels that find the tree of shortest paths of a row of distances, and sum quantities of arcs along it.
 
-An arc (u, v) is *tight* in the row of a source if d(u) + weight = d(v).  A walk from the source along tight arcs is as
-long as a shortest path to each of its vertices, so a breadth-first walk finds the fewest arcs of a shortest path, also
+An arc (u, v) is *tight* in the row of a source if d(u) + weight = d(v).  Every path of tight arcs from the source is a
+shortest path.  So a breadth-first walk over tight arcs finds for each vertex a shortest path with the fewest arcs, also
 where arcs of length zero make cycles.  The predecessor of v is the tail of a tight arc into v, with a path that has one
 arc less than the path of v.  If there are several such tails, it is the tail with the lowest number.
 
@@ -73,7 +73,7 @@ def _add_up(last, queue, before, via, quantities, sums):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _put(sums, hops, columns, unreachable, out):  # type: ignore[no-untyped-def]
-    """Write the sums of the vertices ``columns``, of all vertices if it is empty, to ``out``, shape (k, columns)."""
+    """Write the sums of the vertices ``columns`` (of all vertices if there are none) to ``out``, shape (k, columns)."""
     for k in range(sums.shape[1]):
         if len(columns) == 0:
             for v in range(len(hops)):
@@ -128,7 +128,7 @@ def in_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
 
     Args:
         rows: float64, shape (rows, n), +inf where there is no path.
-        per: a whole number.
+        per: the number of units that make 1, a whole number.
         unreachable: int64, written for +inf.
         out: int64, shape (rows, n), receives the multiples.
     """

@@ -35,7 +35,7 @@ DECAYS: Final = ("step", "exponential", "linear", "logistic")
 _DENOMINATOR: Final = 10**9
 #: Bytes of an entry of a table.
 _ENTRY: Final = 8
-#: Most nearest vertices that may be asked for in each row.
+#: The largest number of nearest vertices that may be asked for in each row.
 MOST_NEAREST: Final = 10_000
 
 
@@ -129,7 +129,7 @@ def asked_measures(n: int, smallest: float, request: MeasureRequest) -> AskedMea
     """Check a request, and fill in defaults.
 
     Args:
-        n: vertices of the graph.
+        n: the number of vertices of the graph.
         smallest: the smallest weight; 0 where there is no arc.
         request: what is asked.
 

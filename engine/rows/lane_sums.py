@@ -23,11 +23,12 @@ FAR: Final = 2**30 - 1
 LEAST_ROWS: Final = 5
 #: Number of rows after which the vertices are sorted again.
 SAME_ORDER: Final = 64
-#: Most classes into which the vertices are sorted by distance.
+#: The largest number of classes into which the vertices are sorted by distance.
 CLASSES: Final = 2**16
 #: Arcs are copied in the order of the vertices if a graph has at most this number of arcs per vertex.
 SPARSE: Final = 8
-#: Most vertices that arcs of length zero may join.  In graphs with a larger cluster, rows are summed one by one.
+#: The largest cluster, in vertices: a cluster is what arcs of length zero join.  In graphs with a larger cluster, rows
+#: are summed one by one.
 CLUSTER: Final = 16
 
 
@@ -128,7 +129,7 @@ class LaneSums:
 
     @contextmanager
     def _space(self) -> Iterator[tuple[Any, ...]]:
-        """Lend the arrays that one thread works with; they are kept for the next call."""
+        """Context manager: yields the arrays that one thread works with, and keeps them for the next call."""
         try:
             space = self._free.pop()
         except IndexError:
@@ -165,7 +166,7 @@ class LaneSums:
 
 
 def _by_nearness(sources: Indices, rows: Array) -> Indices:
-    """Return an order of rows in which 16 consecutive rows have sources near each other.
+    """Return the numbers of the rows in an order in which 16 consecutive rows have sources near each other.
 
     The rows are halved, again and again, by which of two distant sources is nearer.
 

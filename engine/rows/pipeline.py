@@ -153,7 +153,7 @@ class RowPipeline:
         if last:
             self._finish(batch)
         if last or len(batch.block) - self._done <= FEW_ROWS:
-            self._few = 1  # the rest is too small for another thread
+            self._few = 1  # too little is left to search for another thread
         if self._few is not None:
             self._late = time.perf_counter() + PATIENCE
         if last:

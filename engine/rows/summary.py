@@ -34,9 +34,10 @@ class PartialSummary:
 
     Attributes:
         row: number of the first row.
-        reached: pairs with a finite distance.
+        reached: the number of pairs with a finite distance.
         sum: sum of the finite distances.
-        reach: int64, shape (rows,): targets that each source reaches, itself included where it is a target.
+        reach: int64, shape (rows,): the number of targets that each source reaches, itself included where it is a
+            target.
         eccentricity: float64, shape (rows,): the largest finite distance of each source; NaN where there is none.
         farthest: int64, shape (rows,): the column of the largest distance; -1 where there is none.
         single: whether distances are float32.
@@ -58,7 +59,7 @@ class Summary:
 
     Args:
         sources: vertex index of each row, shape (rows,).
-        n: vertices.
+        n: the number of vertices.
         integral: whether distances are whole numbers.
         targets: vertex index of each column; None for all ``n`` vertices.
     """
@@ -237,7 +238,7 @@ class SummarySink:
     Args:
         sink: receives the rows.
         sources: vertex index of each row, shape (rows,).
-        n: vertices.
+        n: the number of vertices.
         integral: whether distances are whole numbers.
         targets: vertex index of each column; None for all ``n`` vertices.
     """

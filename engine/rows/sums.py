@@ -67,8 +67,8 @@ def exactness(graph: Graph) -> Exactness:
     longest = _longest(graph, weights)
     for per in (*(10**power for power in range(DECIMALS + 1)), *(2**power for power in range(1, 31))):
         far = longest * per * graph.n > _FOUND_AGAIN
-        # if sums are ``far``, a unit can be used only if they fit int32 as multiples of it: searches then add these
-        # multiples without rounding (``engine.model.decimals``)
+        # if ``far``, sums in float64 cannot be rounded to units; then a unit can be used only if all sums fit int32 as
+        # multiples of the unit, which searches add without rounding (``engine.model.decimals``)
         if far and longest * per > WORK_TYPES["int32"].largest:
             continue
         if np.array_equal(np.rint(weights * per) / per, weights):

@@ -166,7 +166,7 @@ def needed(plan: Plan) -> list[ListedKernel]:
         return missing_for("semirings")
     use = "streamed" if plan.streaming is not None else plan.algorithm
     if use == "prepared":
-        use = "partitioned"  # its list has all kernels of "prepared", and a few more for rows
+        use = "partitioned"  # the list for "partitioned" has all kernels of "prepared", and a few more for rows
     return missing_for(f"{use} {plan.dtype}")
 
 

@@ -105,7 +105,7 @@ def _kernel(listed: ListedKernel) -> Any:
 
 @cache
 def listed_kernels() -> tuple[ListedKernel, ...]:
-    """Return the whole list."""
+    """Return all kernels of ``kernels.jsonl``."""
     return tuple(ListedKernel.of_line(line) for line in FILE.read_text().splitlines())
 
 

@@ -247,4 +247,4 @@ def _write(entries: Mapping[str, object]) -> None:
             Path(name).write_text(json.dumps(entries, indent=1), encoding="utf-8")
             Path(name).replace(path)
         finally:
-            Path(name).unlink(missing_ok=True)  # if it is still there: the disk is full, or the cache is a folder
+            Path(name).unlink(missing_ok=True)  # if the file is still there: the disk is full, or the cache is a folder

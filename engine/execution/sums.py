@@ -60,7 +60,8 @@ def sum_memory(graph: Graph, options: Options, threads: int) -> int:
     arcs, tree = graph.arcs * (sizes + 8), graph.n * (16 + sizes)
     if sums_side_by_side(graph):
         wholes = sum(kind.integer for kind in types)
-        # bytes per arc: the arcs by their heads, and their order while they are sorted
+        # bytes per arc: a copy of the arcs sorted by head with their quantities, and the order of the arcs while
+        # sorting
         arcs += graph.arcs * (sizes + 24)
         tree += lane_bytes(graph.n, graph.arcs, graph.terminals, wholes, len(types) - wholes)
     return arcs + 16 * graph.n + threads * (tree + band)

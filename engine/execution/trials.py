@@ -57,7 +57,7 @@ PRODUCTS: Final = 4
 FEW_PRODUCTS: Final = 2
 TIMED_SHARE: Final = 20
 #: WASTE: share of the predicted work that trials may waste.  KEPT_ENTRY: processor seconds wasted for each entry of a
-#: row that is kept: it is written into memory that is new to the process, copied, and read again for its facts.
+#: row that is kept: the entry is written into memory that is new to the process, copied, and read again for facts.
 WASTE: Final = 0.05
 KEPT_ENTRY: Final = 3e-9
 #: If searches are predicted to take this many times as long as the partitioned algorithm, they are not tried.
@@ -333,7 +333,7 @@ class SearchTrial:
             backend = make(1)
             try:
                 with only_ready():  # raises if a kernel is not compiled: planning waits for no compiler
-                    self._search(backend, 1, unit=unit)  # loads kernels of single searches; next, those of many
+                    self._search(backend, 1, unit=unit)  # loads kernels of single searches; the next call: of many
                     self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)
             finally:
                 backend.shutdown()

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 #: The number of sources side by side, which is the number of int32 in a cache line.
 LANES: Final = 16
-#: The distance of a vertex without a path; the sum of this and a weight fits in int32.
+#: The distance of a vertex without a path; the sum of FAR and a weight fits in int32.
 FAR: Final = 2**30 - 1
 #: Number of lines of a vertex before the lines of its quantities: distances and hops.  Where all arcs weigh 1, there is
 #: no line of hops.

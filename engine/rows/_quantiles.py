@@ -65,7 +65,7 @@ def _span(row, unreachable):  # type: ignore[no-untyped-def]
         if x != unreachable:
             largest = x
             break
-    for j in range(len(row)):  # without branches, so that LLVM vectorises it
+    for j in range(len(row)):  # without branches, so that LLVM vectorises the loop
         x = row[j]
         least = min(x, least)
         x = largest if x == unreachable else x
@@ -77,7 +77,7 @@ def _span(row, unreachable):  # type: ignore[no-untyped-def]
 def _place(row, unreachable, least, inverse, bins):  # type: ignore[no-untyped-def]
     """Find the bin of each entry; a larger distance is never in a lower bin."""
     top = np.float64(_BINS - 1)
-    for j in range(len(row)):  # without branches, so that LLVM vectorises it
+    for j in range(len(row)):  # without branches, so that LLVM vectorises the loop
         x = row[j]
         place = min(top, (np.float64(x) - least) * inverse)
         bins[j] = np.int32(place if x != unreachable else _BINS)

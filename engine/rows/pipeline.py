@@ -46,7 +46,7 @@ def place_of(sink: Sink, dtype: npt.DTypeLike) -> Array | None:
         sink: receives the rows.
         dtype: the working type; whole numbers may go into an array of float64.
     """
-    place: Array | None = getattr(sink, "place", None)  # isinstance with a protocol takes far longer
+    place: Array | None = getattr(sink, "place", None)  # far faster than isinstance with a protocol
     if place is None or place.dtype == np.dtype(dtype):
         return place
     return place if work_type(dtype).integer and place.dtype == np.float64 else None

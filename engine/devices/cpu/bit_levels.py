@@ -92,7 +92,7 @@ class LevelSpace(NamedTuple):
         return np.full((BITS, most), -1, np.int32), np.zeros((BITS, most), np.uint8)
 
     def empty(self) -> LevelSpace:
-        """Return a space for another block."""
+        """Return a space for another block, with the same weights and shares."""
         nearest, lengths = self._none(self.nearest.shape[1])
         lanes, sums = np.zeros_like(self.lanes), np.zeros_like(self.sums)
         return self._replace(lanes=lanes, sums=sums, nearest=nearest, lengths=lengths)

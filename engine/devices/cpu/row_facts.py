@@ -135,7 +135,7 @@ def _bins(row, unreachable, scale, last, bins):  # type: ignore[no-untyped-def]
     inverse, shift = scale
     number = scale.dtype.type
     top, below, nowhere = number(last), np.int32(last + 1), np.int32(last + 2)
-    for j in range(len(row)):  # without branches, so that LLVM vectorises it
+    for j in range(len(row)):  # without branches, so that LLVM vectorises the loop
         x = row[j]
         place = (number(x) + shift) * inverse
         bin_ = np.int32(place if place < top else top)
@@ -254,7 +254,7 @@ def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
     nothing = block.dtype.type(0)
     for i in range(block.shape[0]):
         total = 0.0
-        for j in range(block.shape[1]):  # without branches, so that LLVM vectorises it
+        for j in range(block.shape[1]):  # without branches, so that LLVM vectorises the loop
             x = block[i, j]
             some = x != nothing and x != unreachable  # noqa: PLR1714 - numba knows no tuple of both types
             total += (1.0 if some else 0.0) / (x if some else 1.0)

@@ -30,8 +30,8 @@ from engine.model.rows import KnownRows
 NARROW: Final = 4096
 #: The largest number of rows in a piece of work that copies known rows.
 COPIED: Final = 64
-#: The largest number of rows in a piece of work that searches them one by one; its work space is allocated once for all
-#: its rows.
+#: The largest number of rows in a piece of work that searches its rows one by one; the piece allocates its work space
+#: once for all these rows.
 SINGLE: Final = 16
 
 #: If a block of lanes would have fewer sources than this, the sources are searched one by one.

@@ -229,7 +229,7 @@ def _sweep_kept(walk, space, columns, ends, sources, block, by_bits):  # type: i
         some = sources[first : first + high]
         rows = x[first * stride : (first + len(some)) * stride]
         _sweep_rows(walk, (rows, left, edge), columns[0], far, some, by_bits)
-        for j in range(len(rows)):  # without branches, so that LLVM vectorises it
+        for j in range(len(rows)):  # without branches, so that LLVM vectorises the loop
             rows[j] = far if rows[j] > limit else rows[j]
 
 

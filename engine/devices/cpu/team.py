@@ -276,7 +276,7 @@ class _Other:
         try:
             self._start.thread()
         except (RuntimeError, MemoryError) as error:  # the next run tries again
-            self._tasks.put(None)  # the refused thread may start after all; this ends it
+            self._tasks.put(None)  # the refused thread may start after all; None then ends it
             self._tasks, self._start = self._thread()
             raise SolveFailed(f"{THREADS_REFUSED} (the thread {worker} of a team): {error}") from error
         self.take_error()
@@ -341,7 +341,7 @@ def _forget(tasks: SimpleQueue[_Task | None]) -> None:
     """Let the thread that takes its tasks from the queue ``tasks`` end, if it is parked."""
     for parked in list(_PARKED.values()):
         for other in [one for one in parked if one.serves(tasks)]:
-            with contextlib.suppress(ValueError):  # a team has taken it meanwhile
+            with contextlib.suppress(ValueError):  # a team has taken the thread meanwhile
                 parked.remove(other)
 
 
@@ -367,7 +367,7 @@ def _nothing(worker: int) -> None:
 
 
 def _timed(kernel: Callable[..., object], worker: int, args: tuple[object, ...]) -> float:
-    """Run one worker's share; return the processor seconds that it took."""
+    """Call ``kernel(worker, *args)``; return the processor seconds that the call took."""
     start = time.thread_time()
     kernel(worker, *args)
     return time.thread_time() - start

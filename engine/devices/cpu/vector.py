@@ -41,7 +41,7 @@ VECTOR_BYTES: Final = 64 if _WIDE else 32 if "avx2" in _FEATURES else 16
 TILE_ROWS: Final = 12 if _WIDE else 8 if _ARM else 6
 #: The number of vectors in a row of the register tile.
 TILE_VECTORS: Final = 2
-#: Edge of the square blocks of A that are transposed in registers while it is packed; divides TILE_ROWS.
+#: Edge of the square blocks of A that are transposed in registers while A is packed; divides TILE_ROWS.
 SQUARE: Final = 4 if TILE_ROWS % 4 == 0 else 2
 #: Edge of the square blocks that ``transpose_square`` transposes in registers.
 TRANSPOSED: Final = 8

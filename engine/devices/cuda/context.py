@@ -373,5 +373,5 @@ def upload(cupy: Any, array: npt.NDArray[Any]) -> Any:
     if array.size:
         stream = cupy.cuda.get_current_stream()
         runtime.memcpyAsync(there.data.ptr, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
-        stream.synchronize()  # some devices read pageable memory directly: the caller must not change it before the end
+        stream.synchronize()  # some devices read pageable memory directly, so wait before the caller may change it
     return there

@@ -20,13 +20,13 @@ from storage.errors import DoesNotFit, SolveFailed
 
 #: cudaHostRegisterPortable: the pages count as locked for all devices.
 _PORTABLE: Final = 1
-#: Bytes of a page of memory; ranges that are locked begin at multiples of it.
+#: Bytes of a page of memory; ranges that are locked begin at multiples of PAGE.
 PAGE: Final = 4096
 #: Locked ranges end at addresses that are multiples of this number of bytes.  Copies are cut there, because the driver
 #: refuses a copy over two ranges that it locked in two calls.  While the driver locks a range, it accepts no other
 #: call: locking 64 MiB took 6 ms with four H100, and 30 to 77 ms while threads filled other memory.
 RANGE: Final = 2**27
-#: Each task that touches pages gets at least this many bytes; the last one may get fewer.
+#: Each task that touches pages gets at least this many bytes; the last task may get fewer.
 _SHARE: Final = 2**23
 
 
@@ -104,7 +104,7 @@ class HostMemory:
         for place in ranges:
             with self._lock:
                 size = self._locked.pop(place, None)
-            if size is None:  # another thread unlocks it
+            if size is None:  # another thread unlocks this range
                 continue
             try:
                 self._runtime.hostUnregister(place)

@@ -190,7 +190,7 @@ class Reducing:
         asked, rows, there = self._asked, len(self._asked.own), self._there
         for name, (shape, kind) in self._results().items():
             there[name] = allocate(self._cupy, (rows, *shape), kind)
-        for name in ("nearest", "distances"):  # bytes of 255 are -1 as int32, NaN as float64
+        for name in ("nearest", "distances"):  # 255 in all bytes is -1 as int32, NaN as float64
             if there[name].nbytes:
                 there[name].data.memset_async(255, there[name].nbytes)
         there["own"], there["limits"] = self._send(asked.own), self._send(asked.limits)

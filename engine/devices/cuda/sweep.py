@@ -133,7 +133,7 @@ class DeviceSweep:
         self._opened.result()
         self._potentials = None if potentials is None else self._cupy.asarray(potentials.astype(np.float64))
         self._upload(self._parts, lengths)
-        self._cupy.cuda.runtime.deviceSynchronize()  # before another stream reads these arrays
+        self._cupy.cuda.runtime.deviceSynchronize()  # because another stream reads these arrays
 
     def batches(self) -> Iterator[range]:
         """Yield the rows of each batch."""

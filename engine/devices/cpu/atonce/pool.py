@@ -66,7 +66,7 @@ class KeptThreads:
 def _new() -> Pool:
     pool = np.zeros(WORDS, np.int64)
     prepare_pool(pool)
-    end_pool(pool)  # loads the kernel in advance; there is no thread yet that it could end
+    end_pool(pool)  # loads the kernel in advance; the new pool has no thread to end
     return pool
 
 

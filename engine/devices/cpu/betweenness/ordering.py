@@ -232,7 +232,7 @@ def order_vertices(known, walk, space, order, taken, passes):  # type: ignore[no
             continue
         mine = Mask(flags[v] & (2**LANES - 1))
         if ends[v] == ends[v + 1] and mine == 0:
-            continue  # no source reaches it
+            continue  # no source reaches ``v``
         ready = True
         for i in range(ends[v], ends[v + 1]):
             ready &= mark[tails[i]] == PLACED

@@ -38,7 +38,7 @@ def peel_trees(indptr, heads, parent, sizes, squares):  # type: ignore[no-untype
     while done < count:
         v = queue[done]
         done += 1
-        if left[v] == 0:  # the last vertex of a tree
+        if left[v] == 0:  # the last vertex of a component that is a tree
             continue
         queue[kept] = v
         kept += 1

@@ -121,7 +121,7 @@ def _clean_products(labels, touched):  # type: ignore[no-untyped-def]
             for v in range(8 * word, min(8 * word + 8, len(labels))):
                 if touched[v] != 0:
                     row = labels[v]
-                    for j in range(LANES):  # without branches, so that LLVM vectorises it
+                    for j in range(LANES):  # without branches, so that LLVM vectorises the loop
                         label = 1.0 if row[j] == 0.0 else row[j]
                         smallest[j] = label if label < smallest[j] else smallest[j]
                     row[:] = 0.0

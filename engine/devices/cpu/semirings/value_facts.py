@@ -18,7 +18,7 @@ def _extremes(row, unreachable, ends, least, greatest):  # type: ignore[no-untyp
     high, low = ends
     whole = len(row) - len(row) % ABREAST
     for first in range(0, whole, ABREAST):
-        for k in range(ABREAST):  # without branches, so that LLVM vectorises it
+        for k in range(ABREAST):  # without branches, so that LLVM vectorises the loop
             x = row[first + k]
             small, large = (high if x == unreachable else x), (low if x == unreachable else x)
             least[k] = small if small < least[k] else least[k]

@@ -152,7 +152,7 @@ def forms() -> tuple[tuple[str, Arithmetic], ...]:
 def _is_asked_for(name: str, arithmetic: Arithmetic) -> bool:
     if name in ("tell", "hops_levels", "joined"):  # these kernels compute with no entries: one arithmetic suffices
         return arithmetic.name == "Int32"
-    if name == "passing":  # it tests lengths of paths for equality, which is exact for whole numbers only
+    if name == "passing":  # this kernel compares lengths of paths, which is exact for whole numbers only
         return arithmetic.name in ("Int32", "Uint16")
     if name == "power16":
         return arithmetic.word == 4

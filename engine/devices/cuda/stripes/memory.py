@@ -28,7 +28,7 @@ from storage.errors import SolveFailed
 #: Priorities of streams; work of the lowest number runs first.
 _HIGH: Final = -5
 _MIDDLE: Final = -2
-#: Bytes of a device that are left free where stripes are held: the driver takes some when it locks host memory.
+#: Bytes of a device that are left free where stripes are held: the driver takes memory when it locks host memory.
 _RESERVE: Final = 2**30
 _TILE: Final = 128
 _STEP: Final = 16

@@ -87,7 +87,7 @@ class CudaWorkerDevice(StripeMemory):
         """
         with self.guard():
             stream = self._cupy.cuda.Stream(non_blocking=True)
-            rows = self._resident[stripe][first : first + len(out)]  # keeps the memory until the copy is made
+            rows = self._resident[stripe][first : first + len(out)]  # keeps the stripe's memory until the copy is made
             self._copy(out, rows, 0, stream)
             stream.synchronize()
 
@@ -103,7 +103,7 @@ class CudaWorkerDevice(StripeMemory):
             self._copy(self.panel(k), panel, 0, self._bring)
             self._ready[place] = self._event(self._bring)
             self._panel_at[place] = k
-            # keeps the memory of ``panel`` until it has been read
+            # the list keeps the memory of ``panel`` until the device has read the panel
             self._sources = [(event, rows) for event, rows in self._sources if not event.done]
             self._sources.append((self._ready[place], panel))
 

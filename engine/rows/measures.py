@@ -42,7 +42,7 @@ _GROUP: Final = 1 << 19
 
 
 def _magnitudes(weights: Floats) -> Floats:
-    """Return the sum of the magnitudes of each kind of weights; infinite where float64 does not hold it."""
+    """Return the sum of the magnitudes of each kind of weights; infinite where float64 does not hold the sum."""
     with np.errstate(over="ignore"):
         total: Floats = np.abs(weights).sum(1)
     return total
@@ -246,7 +246,7 @@ class MeasureSink:
     @cached_property
     def level_reduction(self) -> LevelReduction | None:
         """What breadth-first searches are to find besides facts and numbers of targets at each number of hops; None if
-        they are to write whole rows instead.
+        the searches are to write whole rows instead.
         """
         asked, kind = self._asked, self._kind
         sums = len(self._weights) * len(asked.within)

@@ -246,7 +246,7 @@ class RowPipeline:
                 self._changed.notify_all()
 
     def _gatherer(self, batch: _Batch) -> RowsDone | None:
-        """Return the function that gathers the facts of rows of a batch; None if they are not wanted."""
+        """Return the function that gathers the facts of rows of a batch; None if no facts are wanted."""
         facts = self._facts
         return None if facts is None else lambda some, found: facts.gather(batch.first, batch.block, some, found)
 

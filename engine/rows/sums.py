@@ -102,7 +102,7 @@ def sums_side_by_side(graph: Graph) -> bool:
 
 
 def sum_types(graph: Graph, names: Sequence[str]) -> dict[str, WorkType]:
-    """Return the type of the sums of each quantity: int32 where it holds all of them, else float64.
+    """Return the type of the sums of each quantity: int32 where it holds all these sums, else float64.
 
     Raises:
         InvalidRequest: the graph has no such quantity, or its sums may leave the exact range of float64.

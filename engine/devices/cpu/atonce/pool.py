@@ -1,4 +1,4 @@
-"""Keeps threads that never enter Python from one short solve to the next."""
+"""Keeps threads alive between short solves, to use them again; these threads never enter Python."""
 
 from __future__ import annotations
 

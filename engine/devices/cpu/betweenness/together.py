@@ -59,7 +59,7 @@ def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
-    """Clear the flags that :func:`begin` has set, and return ``DONE`` or the code of what is wrong.
+    """Clear the flags that :func:`begin` has set, and return ``DONE`` or the code of an error (``verdict``).
 
     The flow that begins at each source is added to ``begins``, unless that is empty.
     """

@@ -1,4 +1,4 @@
-"""A vertex order in clusters of one size, each grown breadth first so that its vertices lie close together."""
+"""Orders vertices in clusters of equal size, each grown breadth first, so that its vertices lie close together."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Ints = npt.NDArray[np.int32]
 
 
 def cluster_places(indptr: npt.NDArray[np.int64], heads: Ints, seeds: Ints, size: int) -> Ints:
-    """Number the vertices so that clusters of ``size`` vertices follow one another.
+    """Number the vertices cluster by cluster: each cluster of ``size`` vertices has consecutive numbers.
 
     Args:
         indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
         heads: int32, shape (arcs,): the head of each arc.
-        seeds: every vertex once, shape (n,); a cluster begins at the first one that is in no cluster yet.
+        seeds: every vertex once, shape (n,); each new cluster begins at the first of these that is in no cluster yet.
         size: number of vertices of a cluster.
 
     Returns:

@@ -24,9 +24,9 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
         most: the largest number of entries of all borders together.
 
     Returns:
-        Four values.  The index at which the border of each step begins, shape (n + 1,).  All borders, as the steps of
-        their vertices, unordered.  The lowest step in each border, shape (n,), which is the parent in the elimination
-        tree; -1 for none.  Whether all borders were found.
+        Four values.  The index at which the border of each step begins, shape (n + 1,).  All borders, unordered; a
+        vertex in a border is stored as its step.  The lowest step in each border, shape (n,), which is the parent in
+        the elimination tree; -1 for none.  Whether all borders were found.
     """
     n = len(order)
     parent = np.full(n, -1, np.int32)
@@ -224,7 +224,7 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
             u = near[i]
             since[u] = now + 1
             degree[u] -= 1
-            if found > 1:  # a single neighbour keeps the eliminated vertex in its list, and readers skip it
+            if found > 1:  # a single neighbour keeps v in its list, because readers of lists skip eliminated vertices
                 added, free = _join_neighbours(i, near[:found], lists, gone, free)
                 degree[u] += added
             if degree[u] <= most and not waits[u]:
@@ -236,7 +236,7 @@ def eliminate_low(indptr, heads, most, wide, rounds):  # type: ignore[no-untyped
 
 @njit(nogil=True, cache=True)
 def _cost(size, border, width, entry, part, inside):  # type: ignore[no-untyped-def]
-    """Return the time that a part of ``size`` vertices takes for each row, expressed in updates."""
+    """Return the time, in updates, that a part of ``size`` vertices takes for each row; arguments as of ``merge``."""
     once = inside * size * (size + border) ** 2
     if border == 0:
         return once
@@ -253,7 +253,7 @@ def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyp
         width: columns that a product computes at once.
         entry: time to gather an entry of a border for a row, expressed in updates.
         part: time to begin a product, expressed in updates.
-        inside: time of an update in the steps that are made once, before any row; expressed in updates of a row.
+        inside: time of an update while parts are eliminated (once, before rows are computed), in updates of a row.
 
     Returns:
         For each vertex the last vertex of its part, shape (n,).
@@ -283,8 +283,8 @@ def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
-    """Number the vertices so that the vertices of each part are consecutive, and the vertices of each part together
-    with all parts below it, too.
+    """Number the vertices so that each part has consecutive numbers, and so that each part together with all parts
+    below it has consecutive numbers, too.
 
     Args:
         parent: shape (n,), the parent of each vertex in the elimination tree.

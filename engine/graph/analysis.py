@@ -50,7 +50,8 @@ def describe(
     profile = GraphProfile.of(graph)
     graph, (low, high) = profile.graph, profile.weight_range
     hops = None if max_hops is None or max_hops >= graph.n - 1 else max_hops
-    # floats of both signs need potentials, which are lengths of walks of any number of arcs, so ignore a limit on hops
+    # float weights of both signs are reduced by potentials, which are lengths of walks of any number of arcs; the bound
+    # must hold for these lengths, too, so it ignores the limit on hops
     bound, proof = _bound(profile, None if low < 0 and not graph.integral else hops, cutoff, signed=low < 0)
     return Problem(
         n=graph.n,
@@ -109,8 +110,8 @@ def _deviation(numbers: npt.NDArray[np.int64]) -> float:
 def with_shape(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
     """Find the hops across a sparse graph (about its diameter in hops) if they may decide whether it is partitioned.
 
-    Searches by weights take longer on lattices, and lattices have small separators.  So a lattice is partitioned before
-    any trial of searches, because the rows that a trial finds would not be used.
+    A lattice has many hops across and small separators, and Dijkstra's searches take longer on it, so parts pay.
+    This is decided before searches are tried, because a partitioned solve does not use the rows that a trial finds.
 
     Args:
         profile: the graph.
@@ -149,7 +150,7 @@ def _bound(profile: GraphProfile, hops: int | None, cutoff: float | None, *, sig
 
 
 def _smallest(graph: Graph, low: float) -> float:
-    """Return the smallest absolute weight that is not zero; 0 if all weights are zero, and for whole numbers.
+    """Return the smallest absolute weight that is not zero; 0 if all weights are zero or all are whole numbers.
 
     Args:
         graph: the graph.

@@ -11,8 +11,8 @@ from engine.model.backend import Arcs, Array, heaviest_out
 from engine.model.dtypes import WORK_TYPES
 from storage.graph.graph import Graph
 
-#: The largest distances of the types that hold whole numbers exactly.  A smaller bound leads to another type only if
-#: one of these numbers lies between the two bounds.
+#: The largest distances of the types that hold whole numbers exactly.  A search for a tighter bound can lead to a
+#: narrower type only if one of these numbers is below the bound that is already known.
 _LASTS: Final = (int(WORK_TYPES["uint16"].largest), int(WORK_TYPES["int32"].largest), 2**53)
 
 
@@ -28,7 +28,7 @@ def distance_bound(graph: Graph, max_hops: int | None, arcs: Arcs | None = None)
     Args:
         graph: the graph.
         max_hops: the largest number of arcs of a path; None for no limit.
-        arcs: the arcs of ``graph`` as an object that keeps facts found about them; None if there is none.
+        arcs: the arcs of ``graph`` as an object that caches facts about them; None to make a new one.
     """
     if graph.arcs == 0:
         return 0, "there is no arc"

@@ -46,7 +46,7 @@ def hub_bound(graph: Graph, limit: int, arcs: Arcs | None = None) -> int | None:
     Args:
         graph: the graph; its weights are whole numbers, none negative.
         limit: the largest useful bound, at most 2^53.
-        arcs: the arcs of ``graph`` as an object that keeps facts found about them; None if there is none.
+        arcs: the arcs of ``graph`` as an object that caches facts about them; None to make a new one.
 
     Returns:
         The bound; None if it would be above ``limit``.
@@ -57,7 +57,10 @@ def hub_bound(graph: Graph, limit: int, arcs: Arcs | None = None) -> int | None:
 
 
 def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
-    """Return the bound from walks found in a few passes; None if they miss a vertex or the bound is above ``limit``."""
+    """Return the bound from walks of all vertices from and to one hub, found in a few passes over the vertices.
+
+    None if some vertex has no such walk after these passes, or if the bound is above ``limit``.
+    """
     from engine.graph._walks import grow_back, grow_tree
     from engine.graph.kernels import call
 
@@ -100,7 +103,7 @@ def _through_hubs(
         sides: the arcs, and the reversed arcs if the graph is directed.
         component: shape (n,), the strongly connected component of each vertex.
         order: shape (n,), the vertices by ascending component.
-        limit: the largest distance.
+        limit: the largest useful bound.
         search: labels vertices with lengths of walks, as ``search_from_hubs``.
     """
     from engine.graph._walks import longest_chain
@@ -118,8 +121,8 @@ def _through_hubs(
         through[largest] = -1
         return int(call(longest_chain, *_form(arcs), component, order, through, limit, work=_size(arcs)))
 
-    # if all components are single vertices, searches would add nothing to chains, so the longest chain may show at once
-    # that no search is of use
+    # if each component is a single vertex, all lengths in ``through`` stay 0, so the longest chain is known before any
+    # search; no search is made if this chain alone is above the limit
     avoiding = longest() if len(sizes) == len(order) else None
     if avoiding == -1:
         return None
@@ -156,7 +159,7 @@ def _hubs(arcs: Arcs, component: Ints, count: int) -> npt.NDArray[np.int64]:
     """Return the vertex of highest degree of each of ``count`` components."""
     by_degree = np.argsort(np.diff(arcs.indptr), kind="stable")
     hubs = np.empty(count, np.int64)
-    hubs[component[by_degree]] = by_degree  # the last vertex that is written for a component remains
+    hubs[component[by_degree]] = by_degree  # NumPy writes in this order, so the vertex of highest degree remains
     return hubs
 
 
@@ -169,7 +172,7 @@ def _there_and_back(
         sides: the arcs, and the reversed arcs if the graph is directed.
         component: shape (n,); arcs between different components are ignored.
         hubs: vertices.
-        limit: the largest distance.
+        limit: the largest length of a walk.
         search: labels vertices with lengths of walks, as ``search_from_hubs``.
 
     Returns:

@@ -70,8 +70,8 @@ def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> tuple[int, int]:
 def hops_across(indptr: npt.NDArray[np.int64], heads: Ints, first: tuple[int, int]) -> int:
     """Return a lower bound on the diameter in hops, which is seldom much smaller than the diameter.
 
-    It is the largest distance found by searches breadth first: from a vertex of highest degree, then twice from the
-    farthest vertex found.
+    It is the largest number of hops that three breadth-first searches find.  The first begins at a vertex of highest
+    degree, and each of the other two at the farthest vertex that the previous search found.
 
     Args:
         indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 #: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
-#: A trial partition is made if it may save at least this number of times the seconds that it takes itself.  It may save
-#: the predicted seconds of the solve without parts, less the least seconds of a sweep.
+#: A trial partition is made if parts may save at least WORTHWHILE times the seconds that the trial takes.  They save at
+#: most the predicted seconds of the solve without parts, minus the least seconds of a sweep over parts.
 WORTHWHILE: Final = 20.0
 #: The value in place of WORTHWHILE for graphs as long as lattices: the hops across are at least LATTICE times the
 #: square root of n, so the separators are probably small.
@@ -49,13 +49,14 @@ DEVICE_WORTHWHILE: Final = 1.0
 #: LOOK_SHARE of the seconds of the remaining solve.
 LOOK_SECONDS: Final = 4e-9
 LOOK_SHARE: Final = 0.04
-#: Seconds that METIS and the elimination take for each vertex and arc of a graph that single vertices divide: they soon
-#: find that dense pieces cannot be divided further.  0.05 to 0.07 us measured on cliques, barbells and lollipops.
+#: Seconds that METIS and the elimination take for each vertex and arc of a graph that single vertices divide into dense
+#: pieces.  METIS soon finds that a dense piece cannot be divided.  Measured on cliques, barbells and lollipops: 0.05 to
+#: 0.07 us.
 BRIDGED_SECONDS: Final = 8e-8
-#: A graph has dense pieces if it has at least this number of arcs per vertex.  For an arc of a sparser graph METIS
-#: takes ten times as long, and finds no useful parts.
+#: A graph with at least this number of arcs per vertex counts as one with dense pieces.  In a sparser graph METIS takes
+#: ten times as long for each arc, and finds no useful parts.
 DENSE_PIECES: Final = 16
-#: Floyd-Warshall in pieces reaches this share of its rate in a whole graph.
+#: Floyd-Warshall on the pieces of a graph reaches this share of the update rate that it reaches on a whole graph.
 BRIDGED_RATE: Final = 0.5
 #: The largest number of bytes that finding parts takes for each entry of the borders of single vertices, before these
 #: vertices are merged into parts.
@@ -76,7 +77,7 @@ class Grain:
         width: columns that a product computes at once; products are padded to a multiple of this number of columns.
         entry: cost of gathering an entry of a border.
         part: cost of beginning a product.
-        inside: cost of an update in the steps that are made once, before any row.
+        inside: cost of an update while parts are eliminated, which is done once, before any row is computed.
     """
 
     width: int
@@ -190,7 +191,8 @@ class Lengths:
     flat: Array
 
 
-#: Four arrays: the step at which each vertex is eliminated, the index at which each border begins, borders, parents.
+#: Four arrays: the step at which each vertex is eliminated; for each step, the index at which its border begins; all
+#: borders; and the parent of each step in the elimination tree (see ``_elimination.eliminate``).
 Dissection = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 
@@ -200,9 +202,10 @@ def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
     This takes about 5 microseconds and 45 bytes for each vertex and arc, and ``ENTRY_BYTES`` for each entry of borders.
 
     Args:
-        profile: the graph, which keeps its dissection and its parts.
+        profile: the graph; the profile caches its dissection and its parts.
         grain: costs that decide how large parts become.
-        most: the largest number of entries of the borders of all single vertices.
+        most: the largest number of entries of all borders together, each vertex being a part of its own, before
+            vertices are merged into parts.
 
     Returns:
         The parts; None if the borders have more than ``most`` entries.
@@ -225,7 +228,7 @@ def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
 
 
 def dissect(graph: Graph, most: int) -> Dissection | None:
-    """Return an order of elimination; None if the borders of all single vertices have more than ``most`` entries."""
+    """Return an order of elimination and its borders; None if they have more than ``most`` entries (``find_parts``)."""
     from engine.graph._elimination import eliminate
 
     pattern = _pattern(graph)
@@ -379,7 +382,7 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
     Args:
         profile: the graph.
         problem: the problem that the graph poses.
-        most: the largest number of entries of the borders of all single vertices.
+        most: the largest number of entries of all borders together, as in :func:`find_parts`.
         device: whether parts that suit a GPU are also wanted.
 
     Returns:

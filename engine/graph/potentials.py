@@ -1,6 +1,6 @@
 """Potentials: a number for each vertex, chosen so that the reduced weight of every arc is non-negative (Johnson 1977).
 
-``engine.graph.profile`` keeps the potentials of a graph, and decides when they are needed.
+``engine.graph.profile`` caches the potentials of a graph, and decides when they are needed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TOLERANCE: Final = 2.0**-46
 #: The least relative amount by which the label of a vertex (its tentative distance) must fall, for floats: 4 units of
 #: rounding.
 _SLACK: Final = 2.0**-50
-#: Number of arcs scanned between two returns to Python, about a second's work.  There the monitor may stop the run, and
-#: signals are handled.
+#: Number of arcs that the kernel scans before it returns to Python, about a second's work.  After each return, the
+#: monitor may stop the run, and signals are handled.
 SLICE: Final = 2**23
 
 
@@ -71,8 +71,8 @@ def find_potentials(graph: Graph, monitor: Monitor | None = None) -> Potentials:
     begin, monitor = np.zeros(graph.n, np.bool_), monitor or Monitor()
     slack, tolerance = (0, 0) if integral else (_SLACK, TOLERANCE)
     arcs = (graph.indptr, graph.heads, graph.weights)
-    # for integers this loop runs once; for floats, a vertex whose label falls by less than the slack is not scanned
-    # again, so some arcs may still lower a label: each further iteration has twice the slack, so the loop ends
+    # for integers this loop runs once; for floats, a label that would fall by less than the slack stays as it is, so
+    # some arcs may still lower a label afterwards; each iteration doubles the slack, so that the loop ends
     while mark_tails(*arcs, h, slack, begin):
         tree, queue = begin_labels(graph.n, begin)
         while queue[2][1] > 0:

@@ -122,7 +122,7 @@ class GraphProfile:
         return GraphProfile(replace(self.graph, weights=reduced_weights(self.graph, h)), h)
 
     def holds_reduced(self, kind: WorkType, max_hops: int | None = None) -> bool:
-        """Return whether products over the graph use reduced weights, in O(m) time.
+        """Return whether min-plus products over the graph use weights reduced by potentials, in O(m) time.
 
         If so, the tiles of a checkpoint of rounds hold reduced lengths.
 
@@ -188,9 +188,8 @@ class GraphProfile:
         return GraphProfile(opened(self.graph))
 
     def open(self, asked: Rectangle) -> tuple[GraphProfile, Rectangle]:
-        """Return the opened graph (``engine.graph.terminals``), and the rectangle of its matrix that is ``asked``.
-
-        Without terminals, these are this profile and ``asked`` itself.
+        """Return the opened graph (``engine.graph.terminals``), and the rectangle of its matrix that has the values of
+        ``asked``, a rectangle of this graph's matrix.  Without terminals, these are this profile and ``asked`` itself.
         """
         return (self._opened, open_rectangle(self.graph, asked)) if self.graph.terminals else (self, asked)
 

@@ -62,8 +62,8 @@ def arrivals(targets: Indices, n: int, count: int) -> Indices:
 
 
 def open_rectangle(graph: Graph, asked: Rectangle) -> Rectangle:
-    """Return the rectangle of the opened graph's matrix that has the values of ``asked``, a rectangle of the matrix of
-    ``graph``.
+    """Return the rectangle of the opened graph's matrix that has the same values as ``asked``, which is a rectangle of
+    the matrix of ``graph``.
     """
     n, count = graph.n, graph.terminals
     if not count:

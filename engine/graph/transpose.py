@@ -17,7 +17,7 @@ from engine.model.backend import Arcs
 
 Indices = npt.NDArray[np.int64]
 
-#: If a graph has at most this number of arcs, its reversed arcs are kept for later callers; they take 12 bytes each.
+#: If a graph has at most this number of arcs, its reversed arcs are cached for later callers; each takes 12 bytes.
 KEPT: Final = 2**20
 
 
@@ -32,7 +32,7 @@ def reverse(arcs: Arcs) -> Arcs:
 
 
 def incoming(arcs: Arcs) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
-    """Return the arcs into each vertex (see :func:`transposed`); ``arcs`` keeps the result if the graph is small."""
+    """Return the arcs into each vertex (see :func:`transposed`); ``arcs`` caches them if there are at most ``KEPT``."""
     return arcs.form(_incoming) if len(arcs.heads) <= KEPT else _incoming(arcs)
 
 
@@ -41,7 +41,7 @@ def _incoming(arcs: Arcs) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
 
 
 def components(arcs: Arcs) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the strongly connected components (``engine.graph._walks.strong_components``); ``arcs`` keeps them."""
+    """Return the strongly connected components (``engine.graph._walks.strong_components``); ``arcs`` caches them."""
     return arcs.form(_components)
 
 

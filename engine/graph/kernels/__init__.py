@@ -4,16 +4,16 @@ numba's own cache first loads all modules that compiling could need, including S
 long as loading a kernel.  This module first looks for a compiled kernel, and prepares the compiler only if there is
 none (decision 107).  Each compiled *form* of a kernel, for one signature, has its own file, whose name is a hash of
 everything on which the form depends.  So processes may compile at the same time, and after an edit of a kernel no
-outdated form of its callers is loaded (decision 115).  Kernels that were compiled into the program's own folder, as by
-the build of an image, are also found by users who cannot write there.  If no folder can be written, kernels are
-compiled in each process.
+outdated form of its callers is loaded (decision 115).  Kernels that were compiled into the program's own folder, as
+when a container image is built, are also found by users who cannot write there.  If no folder can be written, kernels
+are compiled in each process.
 
 This module replaces undocumented parts of numba.  With an untested or changed version of numba,
 ``numba.njit(cache=True)`` is used instead; kernels then load more slowly.
 
-Kernels are compiled for exactly this processor, or for the level that ``APSP_CPU_LEVEL`` names: ``x86-64-v3``,
-``x86-64-v4``, or ``auto`` for the highest level of this processor.  An image has kernels for both levels (decision
-116).
+Kernels are compiled for exactly this processor, or for the level of x86-64 processors that ``APSP_CPU_LEVEL`` names:
+``x86-64-v3``, ``x86-64-v4``, or ``auto`` for the highest level of this processor.  A container image has kernels for
+the levels v3 and v4 (decision 116).
 
 A caller can receive the progress of compiling, or can refuse to wait for it (``engine.model.progress``).  If plain
 Python takes less time for some work than compiling would, :func:`call` runs the kernel without compiling it.
@@ -174,13 +174,13 @@ class CompiledKernel:
     def call_template(self, inputs: Any, named: dict[str, Any]) -> Any:
         """Return numba's description of the form that another kernel calls, after compiling it.
 
-        numba has a type of its own for each constant.  A loop that begins with the constant 0 and hands its variable on
-        would have two forms of the called kernel compiled, one for this 0 that is never run.  So this uses the types of
-        variables; no kernel asks for the value of a constant.
+        numba has a separate type for each constant.  If a loop variable begins as the constant 0 and is passed to a
+        kernel, numba would compile two forms of that kernel, one of them for the type of this 0, which never runs.  So
+        each constant is given the type of a variable; no kernel needs the value of a constant at compile time.
 
         Args:
-            inputs: numba's types of the arguments that have no names.
-            named: those of the arguments by name.
+            inputs: numba's types of the positional arguments.
+            named: numba's types of the keyword arguments, by name.
         """
         plain = numba.types.unliteral
         return self._call_template([plain(kind) for kind in inputs], {name: plain(named[name]) for name in named})

@@ -1,7 +1,7 @@
-"""Loads compiled kernels by undocumented parts of numba, some of which this module replaces by faster ones.
+"""Loads compiled kernels with undocumented parts of numba, and replaces some of these parts by faster ones.
 
-numba reads all LLVM code of a kernel that it loads.  This code is needed only if another kernel that calls this one is
-compiled; otherwise machine code suffices.  So this module reads it only when it is needed (decision 241).
+numba reads all LLVM code of a kernel that it loads.  This code is needed only when another kernel is compiled that
+calls the loaded one; otherwise its machine code suffices.  So this module delays reading LLVM code (decision 241).
 """
 
 # numba's own classes have no types

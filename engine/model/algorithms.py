@@ -1,6 +1,6 @@
 """The algorithms by name: titles, whether they finish rows one by one, and why a problem may not suit them.
 
-The page, the command line and the API take their choices from this module.  ``engine.planning`` predicts the costs of
+The dashboard, the command line and the API offer these algorithms.  ``engine.planning`` predicts the costs of
 each algorithm, and ``engine.algorithms`` and ``engine.execution`` run it.  Tests check that they use the same names.
 """
 

@@ -18,7 +18,8 @@ from engine.model.rows import FoundFacts, KnownRows
 
 Array = npt.NDArray[np.generic]
 _Form = TypeVar("_Form")
-#: Called with the rows of a batch that are finished, and with their facts; None if the facts are not known.
+#: Called with the numbers of finished rows of a batch, int64, and with the facts of these rows; None in place of facts
+#: that are not known.
 RowsDone = Callable[[npt.NDArray[np.int64], FoundFacts | None], None]
 #: Called with the numbers of some rows, int64; the rows themselves, shape (rows, at least n), whose columns may be in
 #: any order; and the column of each vertex, shape (n,).  All further columns are *unreachable*.  The caller uses the
@@ -99,20 +100,21 @@ class RowSearches(Protocol):
         ...
 
 
-#: A :class:`LevelReduction` is asked of searches that end before this number of hops.
+#: A :class:`LevelReduction` is requested only of searches that end before this number of hops.
 MOST_HOPS: Final = 256
 
 
 @dataclass(frozen=True, eq=False)
 class LevelReduction:
-    """What searches for hops are to reduce one step at a time, in place of writing rows of distances to all vertices.
+    """What breadth-first searches are to sum, number of hops by number of hops, instead of writing rows of distances.
 
     Attributes:
-        weights: int32 where int32 holds the sum of all magnitudes, else float64, shape (kinds, n): the weights of the
-            vertices that are summed.
+        weights: for each kind of opportunity, the weights of the vertices, which are summed: shape (kinds, n), int32
+            where int32 holds the sum of all magnitudes, else float64.
         shares: float64, shape (limits, ``MOST_HOPS``): how much of a weight counts at each number of hops.
-        nearest: the number of nearest vertices, not counting the source itself.
-        dear: set by searches that found it faster to look up the factor of each distance than to add weights by level.
+        nearest: the number of nearest vertices to find, not counting the source itself.
+        dear: set by a search that found adding weights by number of hops slower than looking up the factor of each
+            distance; later searches then look factors up.
     """
 
     weights: Array
@@ -132,10 +134,10 @@ class RowsWanted:
         dtype: working type of the distances; None for the type of the receiving array.  That array may also be float64
             for whole numbers, with +inf for *unreachable*.
         known: rows that need not be searched: distances to all vertices, in that working type.
-        levels: allows a search to write no rows if it finds their facts, how many targets are at each distance, and
-            this reduction; None if the rows have to be written.
-        take: receives rows of distances to all vertices with their columns in another order; such rows need not be
-            written.  None if the rows have to be written.
+        levels: sums that a search may compute instead of writing rows.  A search that does so must also find the facts
+            of the rows and how many targets are at each distance.  None if the rows have to be written.
+        take: a function that a search may call with rows of distances to all vertices, their columns in any order,
+            instead of writing these rows.  None if the rows have to be written.
     """
 
     unit: bool = False
@@ -197,7 +199,7 @@ class Backend(Protocol):
 
         Args:
             out: shape (m, n).
-            a: shape (n, m); it does not overlap ``out``.  Only with ``lower``, ``a`` may be ``out`` itself, a square
+            a: shape (n, m); it does not overlap ``out``, except that with ``lower`` it may be ``out`` itself, a square
                 block.
             lower: write only the entries below the diagonal.
         """
@@ -252,7 +254,7 @@ class Backend(Protocol):
         ...
 
     def widen(self) -> None:
-        """Let all threads take part in the work that is shared; called by the work of thread 0 only."""
+        """Let all threads take part in the current :meth:`share`; only the work of thread 0 may call this."""
         ...
 
     def shutdown(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-#: A backend's pack buffers take at most this number of bytes for each thread.
+#: The buffers into which a backend packs blocks for a product take at most this number of bytes for each thread.
 PACK_BYTES: Final = 4 * 2**20
 #: Blocks are cut at multiples of this number of vertices, so that they hold whole vectors of any working type.
 GRAIN: Final = 64

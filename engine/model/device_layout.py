@@ -15,7 +15,7 @@ from engine.model.problem import PartsFacts
 #: Up to this number of vertices, one launch of the kernel that closes a whole matrix is fastest (measured;
 #: docs/kernels.md).
 SINGLE: Final = 3584
-#: Most columns of A (rows of B) in one launch of relax; this bounds the packed copies of its operands.
+#: The largest number of columns of A (rows of B) in one launch of relax; it limits the packed copies of the operands.
 SLAB: Final = 4096
 #: Number of arcs that are copied to the device, and scattered into the matrix, at a time.
 PIECE: Final = 1 << 20
@@ -97,8 +97,8 @@ class SearchForm:
 
     Attributes:
         name: which kernel searches: ``sweep``, ``lists`` or ``hops``.
-        limit: the largest number of sweeps or steps of a block of sources; for ``lists``, of visits of a vertex on
-            average.
+        limit: the largest number of sweeps or steps of a block of sources; for ``lists``, the largest number of visits
+            of a vertex, on average.
     """
 
     name: str
@@ -142,8 +142,8 @@ HOPS_ROWS: Final = 11
 #: LIST_BYTES.
 LIST_BLOCKS: Final = 4
 LIST_BYTES: Final = 8 * 2**30
-#: Several blocks of sources are swept at the same time, each by its share of the device: SWEEP_ARCS / (arcs) of them,
-#: at most SWEEP_GROUPS.
+#: SWEEP_ARCS / (arcs of the graph) blocks of sources are swept at the same time, but at most SWEEP_GROUPS.  Each of
+#: them is swept by an equal share of the thread blocks of the device.
 SWEEP_ARCS: Final = 2**20
 SWEEP_GROUPS: Final = 33
 
@@ -174,7 +174,7 @@ def list_groups(vertices: int, rows: int, itemsize: int, multiprocessors: int) -
     return max(1, min(LIST_BLOCKS * multiprocessors, blocks, fitting))
 
 
-#: A batch holds at most 1 / SHARE of all sources, so that most rows are copied while others are searched.  Searches
+#: A batch holds at most 1 / SHARE of all sources, so that most rows are copied while later rows are searched.  Searches
 #: over lists take all sources in one batch, so that neighbouring vertices share a block of sources.
 SHARE: Final = 8
 #: The least number of sources of a batch, so that every part of the device gets some blocks of sources.
@@ -259,7 +259,7 @@ class SearchLayout:
 #: batches are multiples of ROW_STEP rows.
 SWEEP_BATCH: Final = 8192
 ROW_STEP: Final = 128
-#: A batch holds at most 1 / SWEEP_SHARE of all rows, so that most rows are copied while others are swept.
+#: A batch holds at most 1 / SWEEP_SHARE of all rows, so that most rows are copied while later rows are swept.
 SWEEP_SHARE: Final = 6
 
 

@@ -59,8 +59,8 @@ class WorkType:
         return self.dtype.type(self.unreachable)
 
 
-#: Where some arcs are negative, intermediate sums are at most this many times the bound on distances: potentials
-#: lie within the bound, too, so reduced weights reach twice the bound, and a sum of two of them four times.
+#: Where some arcs are negative, intermediate sums are at most REACH times the bound on distances.  The bound holds for
+#: potentials, too.  So reduced weights are at most twice the bound, and sums of two of them at most four times.
 REACH: Final = 4
 
 #: The sum of two sentinels of uint16, 32,767 + 32,767, still fits 16 bits.  In int32 with negative arcs, unreachable

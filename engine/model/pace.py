@@ -1,4 +1,4 @@
-"""How far ahead of the current round workers and the driver work."""
+"""Settings of a solve over workers that say how far its rounds overlap: how early later rounds may begin."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Candidate:
         streaming: how the matrix is cut into stripes and rounds; None where it is not streamed.
         from_targets: searches begin at the targets and follow the arcs backwards, because the targets are fewer than
             the sources; stored as ``turned``.
-        batch: most rows that are searched or swept before they are written; 0 where rows do not come in batches.
+        batch: the number of rows that are searched or swept before they are written; 0 where rows are not in batches.
         workers: number of workers of a Dask scheduler; 0 where this process solves.
         devices: number of GPUs of this process that share a streamed matrix; 1 where it is not streamed, or on the CPU.
     """
@@ -88,7 +88,7 @@ class Plan:
         seconds: predicted wall time.
         reason: why this algorithm was selected: a sentence with numbers.
         dtype_reason: why this type is safe, in a sentence.
-        max_hops: most arcs of a path; None for no limit.
+        max_hops: the largest number of arcs of a path; None for no limit.
         device_reason: why this device was selected, in a sentence; empty if there was only one device to select.
         device_memory: projected peak of the GPU's memory, bytes.
         tier: where the matrix lies during the solve: ``device``, ``host`` or ``store``.
@@ -97,7 +97,7 @@ class Plan:
         candidates: all candidates that were considered, the selected one first.
         cutoff: the largest distance in the result; None for no limit.
         from_targets: whether searches begin at the targets and follow the arcs backwards.
-        batch: most rows that are searched or swept before they are written; 0 where rows do not come in batches.
+        batch: the number of rows that are searched or swept before they are written; 0 where rows are not in batches.
         workers: number of workers of a Dask scheduler; 0 where this process solves.
         devices: number of GPUs of this process that share a streamed matrix; 1 where it is not streamed, or on the CPU.
         statistics: the shape of the graph in numbers.

@@ -34,7 +34,7 @@ class PartsFacts:
         largest: vertices of the largest part.
         border: vertices of the largest border.
         sweep: time of one row of the matrix, expressed in updates.
-        prepare: updates made once, before any row.
+        prepare: updates that are made once, before any row is computed.
         entries: entries held in memory during the whole solve.
         seconds: time that finding the parts took.
         table: entries of the tables for paths in one direction.
@@ -98,7 +98,7 @@ class Problem:
         smallest_weight: the smallest absolute weight above zero of a float graph; 0 for whole numbers.
         bound: proven bound on the absolute value of every finite distance.
         bound_proof: how ``bound`` was proven, in words.
-        max_hops: most arcs of a path; None for no limit.
+        max_hops: the largest number of arcs of a path; None for no limit.
         targets: number of targets; None for all vertices.
         cutoff: the largest distance wanted; None for no limit.
         hops: arcs from a vertex of highest degree to the vertex farthest from it; 0 if this was not computed.
@@ -218,8 +218,9 @@ class Machine:
         search_rate: arcs per second that searches on all threads scan (heap work included).
         write_rate: bytes per second written to the store.
         stream_rate: bytes per second that the unfinished store of a streamed solve can read while writing equally many.
-        stream_work: processor seconds per byte that is so read and written.
-        stream_write: bytes per second at which that store takes finished rows; None if not measured.
+        stream_work: processor seconds that reading and writing such a byte takes.
+        stream_write: bytes per second at which the unfinished store of a streamed solve takes finished rows; None if
+            not measured.
         cuda: the GPU that may be used; None without one.
         no_cuda: why there is no GPU, in a sentence.
         workers: the workers that solve instead of this process; None where this process solves.
@@ -267,9 +268,9 @@ class Options:
         dtype: working type, or ``auto``.
         algorithm: name, or ``auto``.
         device: ``cpu``, ``cuda`` or ``auto``.
-        memory: most bytes of host memory; None for all free memory.
-        device_memory: most bytes of the GPU's memory; None for all free memory.
-        max_hops: most arcs of a path; None for no limit.
+        memory: the largest number of bytes of host memory to use; None for all free memory.
+        device_memory: the largest number of bytes of the GPU's memory to use; None for all free memory.
+        max_hops: the largest number of arcs of a path; None for no limit.
         sources: vertex indices (not labels) of the rows, in order, none twice; None for all vertices.
         threads: processors to use; None for all.
         targets: vertex indices (not labels) of the columns, in order, none twice; None for all vertices.
@@ -319,7 +320,7 @@ class Options:
 
 
 def given_options(options: Options | None) -> Options:
-    """Return the options that a caller gave, or the usual ones for None.
+    """Return the options that a caller passed, or the default options if the caller passed None.
 
     Raises:
         InvalidRequest: ``options`` is neither None nor an :class:`Options`.
@@ -368,7 +369,7 @@ def refuse_semiring(options: Options, what: str) -> None:
 
 
 def over_workers(options: Options) -> bool:
-    """Return whether workers of a Dask scheduler solve, not this process.
+    """Return whether the solve runs on workers of a Dask scheduler instead of in this process.
 
     Raises:
         InvalidRequest: the executor contradicts the scheduler.

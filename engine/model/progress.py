@@ -112,7 +112,7 @@ class PhaseClock(Monitor):
         """Context manager: interrupt the current phase by one unit of another phase, whose seconds are counted
         separately.
 
-        The inner monitor is told that the interrupted phase has resumed when this phase next reports progress.
+        When the interrupted phase next reports progress, the inner monitor is told that this phase has resumed.
 
         Args:
             phase: name of the phase that interrupts.
@@ -177,15 +177,16 @@ class _Waiting(threading.local):
 
 
 WAITING: Final = _Waiting()
-#: The only entry of this list counts the compilations of kernels, by this process or for it.
+#: The only entry of this list counts the compilations of kernels, by this process or by another process on its behalf.
 _COMPILATIONS: Final = [0]
-#: The only entry of this list says whether later processes find the kernels that this one compiles.
+#: The only entry of this list says whether later processes find the kernels that this process compiles.
 _KEPT: Final = [True]
 
 
 def compilations() -> int:
-    """Return a counter of compilations, by this process or for it: if two calls return the same number, no kernel was
-    compiled in between.
+    """Return the number of compilations so far, by this process or by another process on its behalf.
+
+    If two calls return the same number, no kernel was compiled in between.
     """
     return _COMPILATIONS[0]
 
@@ -196,7 +197,9 @@ def count_compilation() -> None:
 
 
 def kernels_are_kept() -> bool:
-    """Return whether later processes find the kernels that this one compiles; True until a folder was looked for."""
+    """Return whether later processes find the kernels that this process compiles; True as long as this process has not
+    found that it can write no folder (:func:`note_not_kept`).
+    """
     return _KEPT[0]
 
 

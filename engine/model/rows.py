@@ -163,7 +163,7 @@ class KnownRows:
     def parts(
         self, sources: npt.NDArray[np.int64]
     ) -> Iterator[tuple[Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Yield where the known rows of some sources lie.
+        """Yield the known rows of some sources, block by block.
 
         Args:
             sources: vertex indices, shape (rows,).
@@ -198,8 +198,8 @@ class RowFacts:
 
 @dataclass(frozen=True, eq=False)
 class ReducedLevels:
-    """What a search for hops has found in place of rows: ``weights``, ``nearest`` and ``distances`` of
-    :class:`ReducedRows`.
+    """What a breadth-first search has computed instead of rows.  Fields of the same names in :class:`ReducedRows` have
+    the same meaning.
     """
 
     weights: Floats
@@ -216,7 +216,7 @@ class FoundFacts:
         count: counts the distances of these rows in the bins of a histogram.
         levels: shape (rows, longest + 1): how many targets, not counting the source, are at each number of hops; the
             rows themselves were then not written.  None if the rows were written.
-        reduced: what was reduced as well; None if nothing was asked for.
+        reduced: the sums and the nearest vertices that were requested; None if none were.
     """
 
     facts: RowFacts
@@ -326,7 +326,7 @@ class PathCounting:
         into: the same arcs sorted by their heads: ``indptr``, tails, weights.
         ends: whether to count the flow that begins and ends at vertices.
         over: whether to count the flow over arcs.
-        most: most rows that are counted at the same time, each in a work space of its own.
+        most: the largest number of rows that are counted at the same time, each in a work space of its own.
     """
 
     sources: Indices

@@ -17,7 +17,7 @@ from storage.errors import SolveFailed
 
 
 class BelowZero(SolveFailed):
-    """The distance of a vertex to itself fell below zero, so there is a negative cycle; a caller can search for it."""
+    """The distance of a vertex to itself fell below zero; callers can search for the negative cycle that causes it."""
 
 
 @dataclass
@@ -190,9 +190,8 @@ class PanelDevice(Protocol):
     """One device of passes.  It holds the panel that is relaxed, and other stripes pass through it or stay on it.
 
     Its own thread calls all operations except ``open`` and ``release``.  Operations may queue work and return;
-    ``drain`` waits for it.  The calls for one panel are ``begin``, then ``lower`` for each source, then ``close`` in
-    the pass down, then ``give``.  Between the last panel of the pass down and the first of the pass up comes
-    ``forget``.
+    ``drain`` waits for it.  For one panel, callers call ``begin``, then ``lower`` for each stripe that relaxes the
+    panel, then ``close`` in the pass down, then ``give``.  They call ``forget`` once, between the two passes.
     """
 
     @property
@@ -207,7 +206,7 @@ class PanelDevice(Protocol):
 
     @property
     def most_held(self) -> int:
-        """How many stripes the device can hold, once it is open; at most as many as are ``resident`` in the layout."""
+        """How many stripes the open device can hold until ``forget``; at most ``Tiling.resident``."""
         ...
 
     def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 _OWN_GROUP: Final = Path("/proc/self/cgroup")
 _GROUPS: Final = Path("/sys/fs/cgroup")
-#: How an error begins where the system refuses a thread without which the work cannot be done.
+#: The beginning of the error message if the system refuses to start a thread that the work cannot do without.
 THREADS_REFUSED: Final = "the system refused to start a thread; allow more of them (ulimit -u, pids.max)"
 #: Bytes of one read from a file of the system.
 _READ: Final = 65536
@@ -28,7 +28,8 @@ LEVELS: Final = {
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
-#: The thresholds of Python's search for garbage when each block of :func:`rare_collections` began.
+#: For each block of :func:`rare_collections` that has not ended: the thresholds of Python's garbage collector when the
+#: block began.
 _RARE: Final = list[tuple[int, int, int]]()
 _RARE_LOCK: Final = threading.Lock()
 LEVEL_VARIABLE: Final = "APSP_CPU_LEVEL"
@@ -65,13 +66,13 @@ def signals_postponed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
-    """Context manager: look for garbage rarely in this process until the last such block of all threads has ended.
+    """Context manager: let Python's garbage collector run rarely, until no thread is in such a block any more.
 
-    A compiler makes many objects that live until it ends; looking among them took 7 % of its processor time.
+    A compiler makes many objects that live until it ends; examining these objects took 7 % of its processor time.
     """
     with _RARE_LOCK:
         _RARE.append(gc.get_threshold())
-        if _RARE[0][0]:  # 0: it never looks
+        if _RARE[0][0]:  # a threshold of 0 means that the collector is switched off
             gc.set_threshold(max(_RARE[0][0], 100_000), 50, 50)
     try:
         yield

@@ -93,8 +93,8 @@ class Tier(Protocol):
         """Commit round ``k``: the caller has given all stripes in the state of this round or a later one.  ``k`` only
         grows.  In passes, ``k`` counts the stripes that have been given.
 
-        A tier that promises durability blocks until the stripes are durable.  It may also commit inside a round, at
-        times of its own.
+        A tier that promises durability blocks until the stripes are durable.  It may also commit inside a round,
+        without being asked to.
         """
         ...
 
@@ -178,7 +178,7 @@ def mirror(matrix: npt.NDArray[np.generic], threads: int, side: int = 4 * GRAIN)
 
 
 def mirror_rows(matrix: npt.NDArray[np.generic], first: int, last: int) -> None:
-    """Copy entries above the diagonal of a square matrix to their mirror places in some rows.
+    """Fill some rows of a square matrix left of the diagonal, with the entries at the mirror places above the diagonal.
 
     Args:
         matrix: shape (n, n).

@@ -1,8 +1,8 @@
 """How a matrix is cut into stripes and rounds for streaming, and how many bytes that takes.
 
 The planner, the tiers and the devices all follow this module, which is pure arithmetic.  A *stripe* is a run of whole
-rows, the unit that is streamed.  A *pivot block* is as wide as a *group* of stripes is high; the rows of its round,
-once closed, are the *row panel*, by which every other stripe is relaxed.
+rows, the unit that is streamed.  A *pivot block* is a block on the diagonal; its rows are those of a *group* of
+stripes.  Once this group is closed, it is the *row panel*, by which all other stripes are relaxed.
 
 A matrix is closed in rounds or in two *passes* over its panels.  In rounds, each panel relaxes all other stripes.  In
 passes, each panel is relaxed by all stripes above it, from the first panel to the last, and then by all stripes below
@@ -172,10 +172,10 @@ def round_updates(tiling: Tiling, k: int, stripe: int, n: int) -> int:
 def passed_bytes(tiling: Tiling, n: int, itemsize: int, devices: int = 1) -> tuple[int, int]:
     """Return the bytes that all devices together read, and those that they write, in a whole solve in passes.
 
-    Each pass reads every panel once, and once more for each later panel that it relaxes.  A device that holds more than
-    one panel saves the read for the next panel, which finds it there.  The first panels of a pass become resident as
-    far as the device has memory for them, and are read only once more.  A pass writes every panel once.  For several
-    devices the number of bytes read is approximate.
+    Each pass reads every panel once, and once more for each later panel that it relaxes.  A device that holds several
+    panels saves one of these reads, because it still holds a panel when the next panel is relaxed.  The first panels of
+    a pass become resident as far as the device has memory for them, and are read only once more.  A pass writes every
+    panel once.  For several devices the number of bytes read is approximate.
 
     Args:
         tiling: the layout.
@@ -209,9 +209,10 @@ def streamed_bytes(tiling: Tiling, n: int, itemsize: int, devices: int = 1) -> i
 
 
 def device_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
-    """Return the most bytes of one device's memory that streaming takes.
+    """Return the largest number of bytes of one device's memory that streaming takes.
 
-    They hold the panels, the workspace of closing them, the slots, each with packed columns, and the resident stripes.
+    The memory holds the panels, the workspace of closing them, the slots, each with packed columns, and the resident
+    stripes.
     Rounds add packed copies of the pivot columns of resident stripes; passes add packed columns for the products that
     are queued.
 

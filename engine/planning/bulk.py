@@ -159,8 +159,8 @@ def _share(machine: Machine) -> Machine:
 def _stacks(
     problems: Mapping[int, Problem], plans: Mapping[int, Plan], machine: Machine, options: Options
 ) -> list[Group]:
-    """Group the graphs that can be stacked by working type and padded size.  Adjacent sizes are joined where that saves
-    time."""
+    """Group, by working type and padded size, the graphs that can be stacked.  Adjacent sizes are joined where that
+    saves time."""
     device = machine.cuda
     if device is None or options.device == "cpu" or options.max_hops is not None or options.algorithm != "auto":
         return []

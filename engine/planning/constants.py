@@ -48,18 +48,18 @@ class RoundShares:
     """The times that a round on GPUs takes in addition to its products, as shares of the time of the products.
 
     Attributes:
-        closing: closing a panel as wide as the matrix, of a directed graph.
-        closing_half: closing such a panel of an undirected graph, whose stripes hold half of the entries.
-        low_rows: products by low stripes; the share is this number divided by the height of a stripe, in rows.  For the
-            heights in ``LOW_STRIPES`` that table holds the share.
+        closing: the time of closing a panel as wide as the matrix, in a directed graph.
+        closing_half: the same in an undirected graph, whose stripes hold half of the entries.
+        low_rows: what products by *low* stripes, those of few rows, lose: this number divided by the height of a stripe
+            in rows.  For the heights in ``LOW_STRIPES`` that table holds the share instead.
         low_resident: in rounds, the share of low stripes is multiplied by the sum of this number and of the fraction of
             the stripes that are streamed.
-        shallow: products by a pivot block of width ``shallow_width``, which load their operands more often.
+        shallow: what products by a pivot block of width ``shallow_width`` lose, because they load operands more often.
         shallow_width: a width of a pivot block, in vertices.
-        few_slots: waiting, where fewer than SLOTS stripes are in flight.
-        few_panels: in passes, waiting for the next panel, if the device has memory for two panels only.  Together with
+        few_slots: the time of waiting, if fewer than SLOTS stripes are in flight.
+        few_panels: in passes, the time of waiting for a panel, if the device holds two panels only.  Together with
             ``shallow_pass`` it was fitted to 14.3 instead of 16.0 T updates/s, measured on an H100.
-        shallow_pass: in passes, products by a stripe of ``shallow_width`` rows; for lower stripes this is multiplied by
+        shallow_pass: in passes, what products by stripes of ``shallow_width`` rows lose; for lower stripes, times
             (``shallow_width`` / height) to the power of 3/2 (measured shares: 0.06 at 256 rows, 0.7 at 64 rows).
     """
 
@@ -119,8 +119,8 @@ FILL_RATE: Final = _measured("FILL_RATE", 4e9, "bytes per second", "19050b3")
 #: Up to this size a matrix is streamed only if it does not fit in memory: the solve ends before the first commit, and
 #: streaming could hardly be faster.
 STREAMED_FROM: Final = _decided("STREAMED_FROM", 16 << 20, "bytes of the matrix", "58bd0eb")
-#: Most bytes by which the memory of two processes that plan the same problem differs.  A budget that a refusal names is
-#: larger by this number, so that another process does not refuse it.
+#: The largest difference, in bytes, between the memory of two processes that plan the same problem.  A budget that a
+#: refusal names is larger by this number, so that another process does not refuse the job with this budget.
 RESIDENT_SPARE: Final = _decided("RESIDENT_SPARE", 8 * 2**20, "bytes", "d387507")
 #: More GPUs share a streamed matrix only if they are predicted to take less than this share of the time that fewer GPUs
 #: take.
@@ -183,9 +183,9 @@ LABEL_BYTES: Final = _counted("LABEL_BYTES", 288, "bytes per thread and vertex",
 HEAP_BELOW: Final = _measured("HEAP_BELOW", 12, "searches", "30a7ab0")
 #: Size of the tentative distances of one vertex that are relaxed side by side, one for each source of a block.
 LANE_BYTES: Final = _counted("LANE_BYTES", 256, "bytes", "30a7ab0")
-#: Number of blocks of sources that are searched side by side in the time in which a search with a heap scans the arcs
-#: for one source.  Vectors are faster, but relax arcs several times.  Measured: 0.2 to 1 on graphs of 500 to 5,000
-#: vertices.
+#: Number of blocks of sources that are searched in the time in which a search with a heap scans the arcs for a single
+#: source.  The sources of a block are searched side by side, in the lanes of vectors.  Vectors are faster, but relax
+#: arcs several times.  Measured: 0.2 to 1 on graphs of 500 to 5,000 vertices.
 LANE_BLOCKS: Final = _measured("LANE_BLOCKS", 0.37, "blocks for a heap's source", "30a7ab0")
 #: Copying the graph into the form of the searches takes the time of this number of arc scans for each arc and vertex.
 #: PREPARING_UNORDERED holds for graphs of more than ORDERED_ARCS arcs per vertex, whose vertices are not reordered.
@@ -278,7 +278,7 @@ PANEL_PACK_ROWS: Final = _measured("PANEL_PACK_ROWS", 40, "rows", "ffd677c")
 #: there are GPU_STRIPE_BUFFERS more.
 STRIPE_BUFFERS: Final = _counted("STRIPE_BUFFERS", 6, "stripes", "ffd677c")
 GPU_STRIPE_BUFFERS: Final = _decided("GPU_STRIPE_BUFFERS", 4, "stripes", "9ffb42c")
-#: Memory of the eight threads that read and write, each of which holds a tile.
+#: Memory of the eight threads that read and write tiles; each thread holds one tile.
 TILE_THREADS_BYTES: Final = _counted("TILE_THREADS_BYTES", 8 * 2**21, "bytes", "ffd677c")
 #: Disk space of the tiles in flight and of spare files, in addition to the store itself: this share of the store, but
 #: at most SPARE_FILES files.
@@ -295,11 +295,11 @@ UNHIDDEN: Final = _measured("UNHIDDEN", 0.15, "share", "b1b2e23")
 #: and the device once; and by the share FEW_SLOTS if fewer than SLOTS stripes are in flight.
 COPY_START_ROWS: Final = _measured("COPY_START_ROWS", 8, "rows", "8a7fa53")
 FEW_SLOTS: Final = _measured("FEW_SLOTS", 0.02, "share", "b1b2e23")
-#: A pivot block should be this many times as wide as the width at which copying a stripe takes as long as relaxing it,
-#: so that copies hide behind products.
+#: At some width of the pivot block, copying a stripe takes as long as relaxing it.  A pivot block should be BUS_MARGIN
+#: times as wide, so that copies hide behind products.
 BUS_MARGIN: Final = _decided("BUS_MARGIN", 1.25, "ratio of widths", "8a7fa53")
-#: Least seconds between the starts of two products, counted over all GPUs that share passes, while rows are written:
-#: one process starts the products of all GPUs.  With stripes and panels of 1,024 rows, four GPUs made 44.8 T updates/s
+#: The least time between the starts of two products, counted over all GPUs that share passes, while rows are written,
+#: because one process starts all products.  With stripes and panels of 1,024 rows, four GPUs made 44.8 T updates/s
 #: in the pass up for n = 120,000.  For n = 200,000, whose products take longer, they made 66.3 T updates/s, as many as
 #: in the pass down.
 FEEDING_SECONDS: Final = _measured("FEEDING_SECONDS", 0.0028, "s", "277f812", H200)
@@ -335,7 +335,7 @@ LOCKING_SECONDS: Final = _measured("LOCKING_SECONDS", 7.0e-11, "seconds per byte
 #: round.
 TASK_SECONDS: Final = _measured("TASK_SECONDS", 0.002, "seconds", "5eb569d")
 ROUND_TASKS: Final = _counted("ROUND_TASKS", {"cpu": 3, "cuda": 4}, "tasks per worker and round", "5eb569d")
-#: Most disk space that panels take in the store between two commits, as a share of the matrix.
+#: The largest disk space that panels take in the store between two commits, as a share of the matrix.
 PANEL_DISK: Final = _decided("PANEL_DISK", 0.25, "share of the matrix", "b2eda1d")
 
 # ---- many graphs ----------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ STACK_LAUNCH: Final = _measured("STACK_LAUNCH", 3e-4, "seconds", "03e17ba")
 STACK_RATE: Final = _measured("STACK_RATE", 2e9, "bytes per second", "03e17ba")
 #: Share of the rate of large products that a stack of small graphs reaches (docs/kernels.md).
 STACK_EFFICIENCY: Final = _measured("STACK_EFFICIENCY", 0.5, "share", "03e17ba", H200)
-#: Most bytes of one stack; a second stack is filled while the first one is taken apart.
+#: The largest size of one stack; a second stack is filled while the matrices of the first are copied out of it.
 STACK_BYTES: Final = _decided("STACK_BYTES", 2**28, "bytes", "03e17ba")
 #: Time that one thread takes for the files of a store other than its distances: about forty small files.
 STORE_SECONDS: Final = _measured("STORE_SECONDS", 0.03, "seconds", "03e17ba")

@@ -133,9 +133,8 @@ def batch_rows(
     """Return the rows of a batch of sources: whole bands of BAND_ROWS rows, at least one.
 
     A batch fills ``BATCH_BYTES``, or has more rows if that keeps all threads busy.  Two batches take at most a quarter
-    of the memory, or one band each.  If they do not fit in addition to ``beside``, each batch has one band less.  This
-    matters if the quarter of a larger memory holds one more band, and the whole memory does not: a solve that fits in
-    some memory must also fit in a larger memory.
+    of the memory, or one band each.  If they do not fit in addition to ``beside``, each batch has one band less.
+    Without this rule, a solve might fit in some memory and not in a larger one, whose quarter holds larger batches.
 
     Args:
         n: columns.

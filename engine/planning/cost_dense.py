@@ -1,4 +1,8 @@
-"""Predicted costs of Floyd-Warshall in memory, on processors and GPUs."""
+"""Predicted costs of Floyd-Warshall in memory, on processors and GPUs.
+
+There are two orders of its products.  The *recursive* order splits the vertices into halves and closes each half.  The
+*blocked* order works in rounds: each closes a pivot block and relaxes the matrix by its panels.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +88,8 @@ def kleene_updates(n: int, *, symmetric: bool = False) -> int:
 def _halved_updates(n: int, leaf: int) -> int:
     """Return the updates of the recursive order for a symmetric matrix.
 
-    Blocks of at most ``leaf`` vertices are not halved.  Results are cached, because the same sizes occur many times.
+    Diagonal blocks of at most ``leaf`` vertices are computed whole; of larger blocks, the entries on and above the
+    diagonal.  Results are cached, because the same sizes occur many times.
     """
     if n <= leaf:
         return n**3
@@ -106,8 +111,8 @@ def _all_rounds(n: int, pivot: int, leaf: int) -> int:
     Args:
         n: vertices.
         pivot: the width of a pivot block.
-        leaf: the blocks of a symmetric matrix that are not halved have at most this number of vertices; 0 if the matrix
-            is not symmetric.
+        leaf: the largest number of vertices of a diagonal block of a symmetric matrix that is computed whole; 0 if the
+            matrix is not symmetric.
     """
     return sum(_round_updates(n, min(n, p + pivot) - p, leaf) for p in range(0, n, pivot))
 

@@ -201,7 +201,7 @@ def _of_one(setting: Setting, workers: Workers) -> Setting:
 def _shared_out(one: Candidate, workers: Workers) -> Candidate:
     """Return the candidate ``one`` of a single worker, changed so that all workers share its rows in batches.
 
-    Every worker repeats the phases before the rows.
+    Only searches and sweeps are shared; every worker repeats the phases that come before them.
     """
     shared = {"search", "sweep"}
     phases = tuple(

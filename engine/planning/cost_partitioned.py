@@ -68,7 +68,7 @@ def estimate_device(setting: Setting) -> Candidate:
         updates=updates,
     )
     write = device_write(setting)
-    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # the time of one batch; all other batches overlap
+    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # one batch is swept, or written, while no other is
     bands = (machine.threads + 2) * BAND_ROWS * problem.n * size
     return candidate(
         setting,
@@ -87,7 +87,7 @@ def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) ->
 
     Args:
         setting: problem, machine, type and bytes.
-        facts: the parts of the sizes that suit processors.
+        facts: sizes and costs of the partition that suits processors.
         directed: whether there are tables for both directions of paths; one elimination makes both tables.
     """
     size, ways = setting.kind.itemsize, 1 + directed

@@ -61,7 +61,7 @@ def _candidate(
     layout = SearchLayout(problem.n, problem.arcs, problem.rows, kind.itemsize, form.name)
     batch = layout.batch(machine.cuda.memory)
     first = next(layout.spans(batch), range(0))
-    alone = min(work.seconds, write.seconds) * len(first) / max(problem.rows, 1)  # the first batch; the rest overlaps
+    alone = min(work.seconds, write.seconds) * len(first) / max(problem.rows, 1)  # the first batch has no overlap
     band = BAND_ROWS * problem.n * kind.itemsize
     return candidate(
         setting,

@@ -53,12 +53,12 @@ class Schedule:
 
     @classmethod
     def of(cls, n: int, rows: int, hops: int | None, *, symmetric: bool) -> Schedule:
-        """Choose rows times weights or squares, whichever takes fewer updates.
+        """Choose between rows times weights and squares of the matrix: the way that takes fewer updates.
 
         Args:
             n: vertices.
             rows: wanted rows.
-            hops: most arcs of a path; None for no limit.
+            hops: the largest number of arcs of a path; None for no limit.
             symmetric: the matrix is symmetric.
         """
         limit = _limit(n, hops)

@@ -1,9 +1,9 @@
 """Predicted costs of streaming on the processors: the layout, the bytes of each tier, and the seconds.
 
 A round reads and writes the whole matrix once.  The two passes together read the matrix about once for each panel, and
-write it twice.  Copies take no longer than arithmetic if the pivot block is at least
-*bytes per entry x update rate / bytes per second* wide.  With narrower blocks the disk decides the time: a block twice
-as wide takes half as long, but its panels take more host memory.
+write it twice.  Copies take no longer than arithmetic if the width of the pivot block is at least
+*bytes per entry x update rate / bytes per second*.  With narrower blocks the disk decides the time: a solve with blocks
+twice as wide takes half as long, but its panels take more host memory.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def forms(problem: Problem) -> tuple[bool, ...]:
 
 
 def in_memory(setting: Setting) -> Candidate:
-    """Estimate rounds over host memory; the matrix is copied to the store at intervals."""
+    """Estimate a solve in host memory, in rounds (undirected graphs) or passes; it commits the matrix at intervals."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     symmetric = not setting.problem.directed
     tiling = Tiling("host", 512, 1024, symmetric=symmetric, passes=not symmetric)
@@ -84,14 +84,14 @@ def in_memory(setting: Setting) -> Candidate:
 
 
 def from_store(setting: Setting) -> Candidate:
-    """Estimate rounds over the working store, in the fastest layout that fits; if none fits, in the layout that needs
-    least memory.
+    """Estimate rounds or passes over the working store, in the fastest layout that fits; if none fits, in the layout
+    that needs least memory.
     """
     whole = whole_width(setting.problem.n)
     widths = (*(w for w in CPU_WIDTHS if w < whole), whole)
     grid = LayoutGrid("store", widths, CPU_HEIGHTS, symmetric=forms(setting.problem), passes=True)
     found = fastest([_store(setting, tiling) for tiling in grid.layouts()], setting.machine.memory)
-    assert found is not None  # a layout always exists, as the lowest height divides all widths
+    assert found is not None  # a layout always exists, because the smallest height of a stripe divides all widths
     return found
 
 
@@ -132,9 +132,9 @@ def disk_work(setting: Setting, tiling: Tiling) -> tuple[int, float]:
 
 
 def finish_phase(setting: Setting) -> Phase:
-    """Return the last phase of undirected graphs in the store.
+    """Return the last phase of a solve of an undirected graph in the store, which completes the matrix.
 
-    It reads the upper half about twice, assembles whole rows, and writes the lower half.
+    This phase reads the upper half of the matrix about twice, assembles whole rows, and writes the lower half.
     """
     bytes_ = int(setting.matrix * FINISH_SHARE)
     return Phase("finish", bytes_ / setting.machine.stream_rate, bytes=bytes_)
@@ -145,7 +145,7 @@ def store_buffers(tiling: Tiling, devices: int) -> int:
     that no GPU waits.
 
     In passes each device requests stripes in advance, so every device needs as many stripes as the first device.  With
-    fewer stripes, all devices could hold stripes that they have read and wait for one another's memory to write.
+    fewer, there could be a deadlock: devices hold stripes that they have read, and all wait for memory to write others.
     """
     beside = GPU_STRIPE_BUFFERS if tiling.slots > 1 else 0
     each = STRIPE_BUFFERS if tiling.passes else tiling.slots + 1
@@ -153,7 +153,7 @@ def store_buffers(tiling: Tiling, devices: int) -> int:
 
 
 def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
-    """Return the phase of the products of all rounds; other work of the processors takes ``beside`` seconds more."""
+    """Return the phase of all products; ``beside`` is the seconds of other work that the processors do meanwhile."""
     n = setting.problem.n
     count = updates(tiling, n)
     efficiency = ROUNDS_EFFICIENCY / (1 + (PANEL_PACK_ROWS if tiling.symmetric else PANEL_LOAD_ROWS) / tiling.height)

@@ -75,12 +75,11 @@ def _shares(cuda: Device) -> list[Device]:
 
 def as_many_as_pay(found: Sequence[Candidate], setting: Setting) -> Candidate:
     """Return the candidate with the most GPUs that are worth using: more GPUs must take less than ``MORE_GPUS_PAY`` of
-    the time.
+    the time.  If no candidate fits the machine's memory, return the candidate with the fewest GPUs.
 
     Args:
         found: candidates of one tier, the fewest GPUs first.
-        setting: problem, machine and type.  If no candidate fits the machine's memory, the candidate with the fewest
-            GPUs is returned.
+        setting: problem, machine and type.
     """
     memory, best = setting.machine.memory, found[0]
     for more in found[1:]:
@@ -101,7 +100,7 @@ def rate_of(setting: Setting, cuda: Device, count: int) -> float:
 
 
 def from_host(setting: Setting, cuda: Device) -> Candidate:
-    """Estimate rounds over host memory; if no layout fits on a device, in the layout that needs least device memory."""
+    """Estimate rounds or passes over host memory; if no layout fits a device, in the layout that needs least memory."""
     found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
     if False in forms(setting.problem):
         found.append(_host(setting, cuda, passes=True))
@@ -157,7 +156,7 @@ def _rest(write: Phase, relax: Phase) -> Phase:
 
 
 def from_store(setting: Setting, cuda: Device) -> Candidate:
-    """Estimate rounds over the working store.
+    """Estimate rounds or passes over the working store.
 
     The layout is the fastest one that fits.  If none fits in host memory, it is the layout that takes least host
     memory; if none fits on a device, the layout that needs least device memory.
@@ -208,7 +207,7 @@ def _relax(setting: Setting, cuda: Device, tiling: Tiling, copying: float, moved
         rate = min(cuda.bus_rate, cuda.bus_most / cuda.count)
         bus = rate_of(setting, cuda, 1) * setting.kind.itemsize / (rate * width)
         work *= 1 + waiting(tiling, n, cuda.count, bus)
-    # the lower the stripes, the more there are, and each waits once for the disk, the bus and the device
+    # stripes of fewer rows are more stripes, and each of them waits once for the disk, the bus and the device
     copying *= 1 + COPY_START_ROWS / tiling.height + (FEW_SLOTS if tiling.slots < SLOTS else 0.0)
     seconds = max(work, copying)
     if tiling.tier == "store":

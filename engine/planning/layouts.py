@@ -27,8 +27,8 @@ class LayoutGrid:
         widths: widths of a pivot block, in vertices.
         heights: heights of a stripe, in rows; empty for stripes as high as the pivot block is wide.
         slots: numbers of stripes in flight on a device.
-        symmetric: the values of ``Tiling.symmetric``.
-        passes: whether layouts of the whole matrix are closed in passes.
+        symmetric: the values of ``Tiling.symmetric`` to try.
+        passes: whether layouts that are not symmetric are closed in passes; all others are closed in rounds.
     """
 
     tier: str
@@ -112,7 +112,7 @@ class StreamingDevices:
 def choose_layout(
     n: int, itemsize: int, devices: StreamingDevices, *, symmetric: bool = False, passes: bool = False
 ) -> Tiling | None:
-    """Choose the layout for GPUs: the narrowest pivot block whose kernels hide the bus, and tall stripes.
+    """Choose the layout for GPUs: stripes of many rows, and the narrowest pivot block whose products hide the copies.
 
     Stripes for which the devices have memory are resident.
 
@@ -154,8 +154,8 @@ def _keep(tiling: Tiling, n: int, itemsize: int, devices: StreamingDevices) -> T
 def _round_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float) -> float:
     """Return the relative time of a round.
 
-    It counts products, or copies if these take longer; closing; the time lost by stripes that are too low for full
-    waves of thread blocks, and by few slots; and uneven shares of the devices.
+    It is a sum.  Its terms are: products, or copies if these take longer; closing; the time lost because stripes have
+    too few rows to fill waves of thread blocks, or because few stripes are in flight; and uneven shares of the devices.
 
     Args:
         tiling: the layout.
@@ -184,7 +184,7 @@ def waiting(tiling: Tiling, n: int, devices: int, bus: float) -> float:
     relaxed by the previous panel, and is closed.  This continues until the work for one panel, shared by all devices,
     takes longer than such a step.  At the end of a pass, the devices finish their last panels at evenly spaced times.
     The formula was derived from this, not measured.  A simulation of 1 to 8 devices agrees with it to within 0.02 where
-    the share is below a fifth, and gives less where the share is larger.
+    the share is below a fifth; where it is larger, the simulation gives less than the formula.
 
     Args:
         tiling: the layout.

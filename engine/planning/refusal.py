@@ -111,8 +111,8 @@ def refusal(candidates: Sequence[Candidate], setting: Setting, options: Options,
 def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]:
     """Return budgets that suffice, in ascending order of growth.
 
-    If any remedies need just one larger budget, only these are returned; otherwise each needs several.  A remedy is
-    left out if a faster one suffices with the same budgets, because the faster one would be planned.
+    Remedies with one larger budget are returned if there are any, else remedies with several larger budgets.  A remedy
+    is left out if a faster candidate also fits its budgets, because the faster candidate would be planned.
 
     Args:
         setting: problem, machine and type, where no candidate fits.
@@ -169,7 +169,8 @@ class _Search:
             tier: the tier.
             ignored: resources that the candidate may still lack.
         """
-        # two batches take at most a quarter of the memory, so needs grow by less than the budget, and few steps suffice
+        # a larger budget allows larger batches, so candidates then need more; but two batches take at most a quarter of
+        # the memory, so the need grows by less than the budget, and few steps suffice
         for _ in range(64):
             lacks = [
                 {s.resource: s.needed for s in shortages(c, setting) if s.resource not in ignored}
@@ -279,7 +280,8 @@ def _words(remedy: Remedy, machine: Machine, options: Options) -> str:
 
 
 def option_for(name: str, size: int, machine: Machine, options: Options) -> str | None:
-    """Return the option of the command line that grants a budget; None if the machine has less than ``size`` bytes.
+    """Return the option of the command line that grants a budget; None if no option limited the budget, or if the
+    machine has less than ``size`` bytes.
 
     Args:
         name: the resource.

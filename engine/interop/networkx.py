@@ -3,7 +3,7 @@
 A program calls ``nx.diameter(G, backend="apsp")``, or runs unchanged with ``NETWORKX_BACKEND_PRIORITY=apsp``.  Results
 and exceptions are NetworkX's.  Cases that the engine does not handle are *left to NetworkX*: the functions raise
 ``NotImplementedError``, and NetworkX answers with its own code.  Such cases are weights that are not finite numbers,
-negative arcs where NetworkX would raise an error or loop, and graphs without vertices.
+negative arcs where NetworkX would raise an error or never return, and graphs without vertices.
 """
 
 from __future__ import annotations

@@ -63,7 +63,10 @@ class BackendGraph:
 
 
 class Weighted:
-    """The engine's graph for one key of weights, with the conversion of its lengths to NetworkX's numbers."""
+    """A graph of the engine, built from a NetworkX graph and the weights that its edges have under one key.
+
+    This class also converts lengths to the types of numbers that NetworkX returns.
+    """
 
     def __init__(self, backend_graph: BackendGraph, weight: Any) -> None:
         original, self.nodes = backend_graph.original, backend_graph.nodes
@@ -79,7 +82,7 @@ class Weighted:
         try:
             with exceptions():
                 self.graph: Graph = build_graph(tails, heads, weights, n=n, directed=directed, mirrored=not directed)[0]
-        except nx.NetworkXUnbounded as error:  # NetworkX knows whether the question reaches the loop
+        except nx.NetworkXUnbounded as error:  # NetworkX finds out whether the paths of this call can reach the loop
             raise NotImplementedError("a negative loop") from error
 
     @property

@@ -1,7 +1,8 @@
 """NetworkX's betweenness of vertices and edges: between all vertices, from a sample of sources, and between two sets.
 
 Graphs with weights of zero or below are left to NetworkX, because NetworkX's counts of paths over such edges depend on
-its order of vertices.  Floats are added in the order in which NetworkX adds them, so the same paths are equally long.
+its order of vertices.  Lengths are sums of floats; they are added in the order in which NetworkX adds them, so that two
+paths are equally long here if and only if they are in NetworkX.
 
 ``edge_betweenness_centrality_subset`` is left to NetworkX, too.  By definition this measure counts paths, as the engine
 does.  But NetworkX's code, and a test of NetworkX, divide the flow through a vertex equally among the edges into this
@@ -27,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def _positive(G: BackendGraph, weight: Any) -> Weighted:
-    """Return the graph with the weights under the key ``weight``; leave the call to NetworkX if one is not positive."""
+    """Return the graph with the weights under the key ``weight``; leave the call to NetworkX if any is not positive."""
     weighted = G.under(weight)
     if weight is not None:
         loops = (data.get(weight, 1) for _, _, data in nx.selfloop_edges(G.original, data=True))
@@ -76,13 +77,13 @@ def _counted(
 
 
 def _raw(asked: Centrality, table: Any) -> Floats:
-    """Return the sums over ordered pairs: the values of ``table`` without the scale that the request put on them."""
+    """Return sums over ordered pairs: the values of ``table``, divided by the scale that ``asked`` applied to them."""
     found: Floats = table.values / asked.scale
     return found
 
 
 def _scales(n: int, *, normalized: bool, directed: bool, ends: bool, sampled: int | None) -> tuple[float, float]:
-    """Return NetworkX's factors for vertices of the sample and for all other vertices.
+    """Return the factors by which NetworkX scales the sums: for vertices of the sample, and for all other vertices.
 
     Args:
         n: number of vertices of the graph.

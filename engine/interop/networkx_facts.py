@@ -20,7 +20,10 @@ def _connected(weighted: Weighted, facts: RowStatistics) -> bool:
 
 
 def _eccentricities(G: BackendGraph, weight: Any, some: list[Node] | None = None) -> tuple[Weighted, Floats]:
-    """Return the eccentricities of all vertices; those of ``some``, or else all, must reach every vertex."""
+    """Return the weighted graph and the eccentricity of each vertex, shape (n,).
+
+    Raises NetworkXError if some vertex of ``some`` (of all vertices for None) does not reach every vertex.
+    """
     weighted = G.under(weight).nonnegative()
     facts = weighted.statistics()
     asked = set(weighted.nodes if some is None else some)
@@ -199,7 +202,7 @@ def closeness_centrality(
 def harmonic_centrality(
     G: BackendGraph, nbunch: Any = None, distance: Any = None, sources: Any = None
 ) -> dict[Node, float]:
-    """Return the sum of 1 / length to each vertex, from all others."""
+    """Return, for each vertex, the sum of 1 / length over the shortest paths from all other vertices to it."""
     if nbunch is not None or sources is not None:
         raise NotImplementedError("some vertices only")
     weighted = G.under(distance).nonnegative()

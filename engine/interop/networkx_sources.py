@@ -139,7 +139,7 @@ def multi_source_dijkstra(
 
 
 def _to_target(lengths: Lengths, paths: Paths, target: Any, message: str) -> tuple[Any, Any]:
-    """Return (lengths, paths) as they are without a target, else the length and path of ``target`` alone.
+    """Return (lengths, paths) unchanged if ``target`` is None, else the length and the path of ``target`` alone.
 
     Raises NetworkXNoPath, with ``message``, if there is no path to ``target``.
     """

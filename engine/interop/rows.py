@@ -1,7 +1,7 @@
 """Computes rows of distances for the interfaces to other libraries.
 
-The rows are held in memory as float64, with predecessors if wanted.  Statistics of rows are computed without the rows
-being held.
+The rows are held in memory as float64, together with predecessors if these are wanted.  Statistics of rows are computed
+without holding the rows in memory.
 """
 
 from __future__ import annotations

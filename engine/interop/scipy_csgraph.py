@@ -4,9 +4,9 @@ Signatures, semantics and results are SciPy's.  Distances are float64, +inf wher
 int32, -9999 for none.  Explicit zeros of a sparse matrix are arcs of length zero; zeros, NaN and inf of a dense matrix
 mean that there is no arc.  Sums of whole weights are exact up to 2^53; other weights are added in float64.
 
-``method`` (and the name of a function) says which algorithm is preferred; distances do not depend on it.  If
-predecessors are wanted and weights are fractional, searches are used.  Only searches add weights in order along a path,
-so that a predecessor can be recognized by an exact comparison.
+``method`` (or the name of the function) says which algorithm the caller prefers; distances do not depend on it.  If
+predecessors are wanted and weights are fractional, searches are used, because only searches add weights in order along
+a path.  A predecessor is recognized by an exact comparison, which needs sums in this order.
 ``overwrite`` is accepted, but the input is never changed.
 """
 
@@ -79,7 +79,7 @@ def floyd_warshall(
     unweighted: bool = False,
     overwrite: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.floyd_warshall``; :func:`shortest_path` describes the parameters."""
+    """Return what ``scipy.sparse.csgraph.floyd_warshall`` returns; :func:`shortest_path` describes the parameters."""
     return shortest_path(csgraph, "FW", directed, return_predecessors, unweighted, overwrite)
 
 
@@ -90,7 +90,7 @@ def johnson(
     return_predecessors: bool = False,
     unweighted: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.johnson``; :func:`shortest_path` describes the parameters."""
+    """Return what ``scipy.sparse.csgraph.johnson`` returns; :func:`shortest_path` describes the parameters."""
     return shortest_path(csgraph, "J", directed, return_predecessors, unweighted, indices=indices)
 
 
@@ -101,7 +101,7 @@ def bellman_ford(
     return_predecessors: bool = False,
     unweighted: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.bellman_ford``; :func:`shortest_path` describes the parameters."""
+    """Return what ``scipy.sparse.csgraph.bellman_ford`` returns; :func:`shortest_path` describes the parameters."""
     return shortest_path(csgraph, "BF", directed, return_predecessors, unweighted, indices=indices)
 
 
@@ -114,7 +114,8 @@ def dijkstra(
     limit: float = np.inf,
     min_only: bool = False,
 ) -> Any:
-    """Answer as ``scipy.sparse.csgraph.dijkstra``; if arcs are negative, warn as SciPy, but return correct distances.
+    """Return what ``scipy.sparse.csgraph.dijkstra`` returns; if arcs are negative, warn as SciPy does, but return
+    correct distances.
 
     Args:
         csgraph, directed, indices, return_predecessors, unweighted: as in :func:`shortest_path`.

@@ -76,14 +76,16 @@ class Piece:
 
 
 class Download:
-    """A download of a store to ``target``, as a context manager.  Accepted files stay until the store is published.
+    """A download of a store to ``target``, as a context manager.
+
+    Accepted files stay in the working folder until the store is published, also if the context ends before that.
 
     Attributes:
         total: bytes of all files except the seal; None until :meth:`tiles` was called.
     """
 
     def __init__(self, target: str | Path, document: bytes, *, overwrite: bool = False) -> None:
-        """Begin a download, or continue the download of the same store that a process before has begun.
+        """Begin a download, or continue the download of the same store that an earlier process began.
 
         Args:
             target: path of the downloaded store; its parent folder must exist.
@@ -259,7 +261,7 @@ def _side_pieces(sealed: Mapping[str, Any], where: Path) -> list[Piece]:
 
 
 def _is_of_quantity(name: str) -> bool:
-    """Return whether a name is the name of a quantity's file, with a name of a quantity that cannot lead elsewhere."""
+    """Return whether ``name`` names a file of a quantity; False if the quantity's name could lead out of the folder."""
     found = _OF_QUANTITY.fullmatch(name)
     try:
         check_quantity_name("" if found is None else found[1] or found[2])

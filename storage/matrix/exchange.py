@@ -19,7 +19,7 @@ from storage.matrix.format import Array, crc32c
 
 #: Chunk size, in bytes, in which a panel is read and written; each chunk has its own checksum.
 PIECE: Final = 2**24
-#: Most files into which a panel is divided.
+#: The largest number of files into which a panel is divided.
 PARTS: Final = 8
 
 
@@ -36,8 +36,8 @@ class TileFile:
 
 @dataclass(frozen=True)
 class Marks:
-    """Bytes (``sizes``) and checksums of tiles, beginning with the tile row ``first``.  Both arrays have the shape
-    (tile rows, tiles across); 0 stands for unknown.
+    """The sizes in bytes and the checksums of tiles.  Both arrays have the shape (tile rows, tiles across); their first
+    row belongs to the tile row ``first`` of the matrix.  The value 0 stands for unknown.
     """
 
     first: int

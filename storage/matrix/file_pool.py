@@ -1,4 +1,4 @@
-"""A pool of files that are used again: a new version of a tile is written into one, which replaces the tile's old file.
+"""A pool of spare files: a new version of a tile is written into a spare file, which then replaces the tile's old file.
 
 If each tile were written to a new file, the file system would allocate and free blocks every time, which halves the
 rate of writing (decision 033).  So a tile is written into a *spare*, a file that already has blocks.  The spare is made

@@ -1,10 +1,10 @@
 """The parts of a matrix store: names, codecs, fill values, the metadata of the root and its seal.
 
 The store is a Zarr v3 group.  Its root ``zarr.json`` is the seal.  The seal is written last, and neither this program
-nor any Zarr client opens a store without it.  It holds the attributes, the summary, the consolidated metadata, size and
-checksum of every file but the tiles (those are in ``manifest``), and a digest of itself.  All files that end with their
-own CRC-32C have the same CRC-32C as a whole.  So for such files the seal also has the CRC-32C of all bytes but the last
-four.
+nor any Zarr client opens a store without seal.  The seal holds the attributes, the summary, the consolidated metadata,
+size and checksum of every file but the tiles (those are in ``manifest``), and a digest of itself.  All files that end
+with their own CRC-32C have the same CRC-32C as a whole.  So for such files the seal also has the CRC-32C of all bytes
+but the last four.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def distances_document(grid: TileGrid, attributes: Mapping[str, Any]) -> bytes:
 
     Args:
         grid: shape and tiles of the matrix.
-        attributes: the attributes of the store, of which type, unreachable, unit and compression are used.
+        attributes: the attributes of the store; type, unreachable, unit and compression are used.
     """
     dtype: np.dtype[np.generic] = np.dtype(attributes["type"])
     shuffled = {"typesize": dtype.itemsize, "cname": "zstd", "clevel": ZSTD_LEVEL, "shuffle": "shuffle", "blocksize": 0}
@@ -246,7 +246,9 @@ def software() -> str:
 
 
 def plain(value: object) -> Any:
-    """Return ``value`` as strict JSON types; "NaN", "Infinity" and "-Infinity" are texts, as Zarr writes them."""
+    """Return ``value`` as strict JSON types; as in Zarr, NaN and infinities become the texts "NaN", "Infinity" and
+    "-Infinity".
+    """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -313,7 +315,7 @@ def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping
 def _files(folder: Path, left_out: Collection[Path]) -> list[Path]:
     """Return all files below ``folder``, sorted, except those in the folders ``left_out``, which are not visited.
 
-    Raises OSError if a folder cannot be listed: a seal without its files would be taken for whole.
+    Raises OSError if a folder cannot be listed, because a seal that lacks the folder's files would look complete.
     """
     found = []
     for root, folders, names in os.walk(folder, onerror=raised):

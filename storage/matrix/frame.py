@@ -112,7 +112,8 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
         raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
     fill_value(kind, spec.unreachable)
     rows, columns = _checked(spec.sources, graph.n, "source"), _checked(spec.targets, graph.n, "target")
-    # First, ``clear_stale`` moves an old store back that a writer, killed between two renames, left beside the target.
+    # A writer that was killed between two renames leaves the old store beside the target; ``clear_stale`` moves the
+    # store back.
     atomic.clear_stale(target)
     check_target(target, overwrite)
     common = {

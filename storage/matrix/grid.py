@@ -10,7 +10,7 @@ from storage.errors import InvalidRequest
 
 #: Rows of a tile.  Sources are solved and written in bands of this height, and reading a row reads at most one band.
 TILE_ROWS: Final = 64
-#: Most bytes of a row of a tile; 64 rows of this size make a file of 2 MiB.
+#: The largest number of bytes of a row of a tile; 64 rows of this size make a file of 2 MiB.
 SEGMENT_BYTES: Final = 32_768
 #: The width of tiles is a multiple of this many entries, so that each row of float32 begins at a multiple of 256 bytes.
 ALIGNMENT: Final = 64

@@ -23,9 +23,9 @@ from storage.matrix.working_dir import RECORD, place_checkpoint, record_bytes, w
 from storage.threads import in_threads
 
 _THREADS: Final = 4
-#: Most attempts to copy a checkpoint; an attempt fails if the checkpoint's record changes meanwhile.
+#: The largest number of attempts to copy a checkpoint; an attempt fails if the checkpoint's record changes meanwhile.
 _COPIES: Final = 3
-#: Most attempts to read a tile, which may be replaced while it is read.
+#: The largest number of attempts to read a tile, which may be replaced while it is read.
 _READS: Final = 10
 _PAUSE: Final = 0.02
 
@@ -36,8 +36,8 @@ def take_over(old: Path, new: Path, *, patience: float = 0.0) -> bool:
     Args:
         old: target of the old solve, whose process may still run.
         new: target of the new solve; its parent folder exists, and it has no working folder yet.
-        patience: timeout in seconds for a process that holds the old folder: unless it is suspended, it releases the
-            folder soon.
+        patience: seconds to wait for a process that holds the lock of the old folder.  Such a process releases the lock
+            soon, unless it is suspended.
 
     Returns:
         Whether ``new`` has a checkpoint now.

@@ -85,7 +85,7 @@ def check_opening(path: object, semiring: object, device: object, device_memory:
 
 
 def understood(result: Result, semiring: str | Collection[str]) -> Result:
-    """Return an open result if its values are of the semiring, or one of the semirings, ``semiring``; else close it.
+    """Return an open result if the semiring of its values is ``semiring`` or among ``semiring``; else close the result.
 
     Raises:
         Conflict: the values of the result are of a semiring that is not in ``semiring``.

@@ -59,7 +59,7 @@ class GuestMatrix(WorkingMatrix):
         return Graph(labels=labels, directed=bool(about["directed"]), weighted=bool(about["weighted"]), **arcs)
 
     def read_tile(self, i: int, j: int, out: Array) -> None:
-        """Read a tile as the base class does; forget its size, because the owner may replace it before another read."""
+        """Read a tile as the base class does, then forget its expected size: the owner may replace the tile later."""
         super().read_tile(i, j, out)
         self._sizes[i, j] = 0
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from storage.files import atomic
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT
 
-#: Name of the file that holds the stamp; readers of tiles ignore files that are not named by a number.
+#: Name of the file that holds the stamp; readers of tiles ignore files whose name is not a number.
 _STAMP: Final = ".stamp"
 
 

@@ -238,7 +238,7 @@ class TileReader:
         except BlockingIOError:
             os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
             raise
-        except OSError:  # the file system lacks NO_WAIT, or the disk is damaged; then the usual read fails, too
+        except OSError:  # the file system lacks NO_WAIT, or the disk is damaged: the caller reads in the usual way
             return None
         finally:
             os.close(handle)

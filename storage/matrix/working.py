@@ -107,7 +107,7 @@ class WorkingMatrix(MatrixWriter):
     def __init__(
         self, staging: atomic.Staging, grid: TileGrid, attributes: Mapping[str, object], *, overwrite: bool
     ) -> None:
-        """Use ``open_working``."""
+        """Set up the working copy in ``staging``; callers use ``open_working`` instead."""
         super().__init__(staging, grid, attributes, overwrite=overwrite)
         if not isinstance(staging, WorkingDir):
             raise TypeError("a working matrix needs a working folder")
@@ -155,7 +155,7 @@ class WorkingMatrix(MatrixWriter):
                     quantity.settle()
                 self._sync_new(0)
                 self._file_pool.settle()
-                if not self._committed:  # only folders: a process that resumes writes all files except tiles again
+                if not self._committed:  # folders suffice: a process that resumes writes all files except tiles again
                     for path in (Path(self._tiles), Path(self._tiles).parent, folder, folder.parent):
                         atomic.sync_path(path)
                 self._place.save(record)
@@ -164,7 +164,7 @@ class WorkingMatrix(MatrixWriter):
                 raise self._fail("commit", folder, error) from error
 
     def lower(self, record: Mapping[str, object]) -> None:
-        """Commit ``record``, which claims less progress than the last commit, just before the next tile changes.
+        """Store ``record``, which claims less progress than the last commit, to commit it before the next tile changes.
 
         A record never claims more progress for a tile than the tile contains.  So a solve that will overwrite tiles
         with less progress calls this first; the checkpoint changes only when it writes the first tile.
@@ -269,7 +269,7 @@ class WorkingMatrix(MatrixWriter):
         super().abort()
 
     def leave(self) -> None:
-        """Close, and keep what was committed for another process.  Does nothing after ``seal`` or a second time."""
+        """Close; another process can resume from the last commit.  Does nothing after ``seal`` or a second time."""
         super().abort()
 
     def __exit__(self, *_: object) -> None:
@@ -326,7 +326,7 @@ class WorkingMatrix(MatrixWriter):
             raise self._fail("make tiles durable in", Path(self._tiles), error) from error
 
     def _fail(self, action: str, path: Path, error: OSError, wanted: int | None = None) -> StorageFailed:
-        """Return an error; afterwards nothing is committed: once an fsync has failed, later fsyncs prove nothing."""
+        """Return the error, and let all later commits raise it: once an fsync failed, later fsyncs prove nothing."""
         self._failed = atomic.failure(action, path, error, wanted)
         return self._failed
 
@@ -391,7 +391,7 @@ def _numbered(folder: Path, count: int) -> Iterator[tuple[int, os.DirEntry[str]]
 
 
 def _checked(data: npt.NDArray[np.uint8], expected: int) -> int:
-    """Check a tile's file, which should have ``expected`` bytes, and return its checksum.  ValueError if damaged."""
+    """Check a tile's file, which should have ``expected`` bytes; return its checksum.  Raises ValueError if damaged."""
     if len(data) != expected:
         raise ValueError(f"it has {len(data):,} bytes instead of {expected:,}")
     checksum = crc32c(data[:-CHECKSUM_BYTES])

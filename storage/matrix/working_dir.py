@@ -178,7 +178,7 @@ class WorkingDir(atomic.Staging):
         with contextlib.suppress(OSError):
             stamp_file(self.folder).unlink(missing_ok=True)
         self._stamped = False
-        # the right to write is kept until the folder is gone, because the next writer makes a folder of that name
+        # the lock ``_writing`` is held until the folder is removed, because the next writer makes a folder of that name
         writing, self._writing = self._writing, None
         try:
             super().publish(replace=replace)

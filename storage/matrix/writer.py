@@ -55,7 +55,7 @@ def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite
         The open writer; leaving its context without ``seal`` removes what was written.
 
     Raises:
-        Conflict: ``path`` exists, and ``overwrite`` is False or there is no store.
+        Conflict: ``path`` exists, and ``overwrite`` is False or ``path`` is no store.
         InvalidRequest: a field of ``spec`` is not understood.
         NotFound: the parent folder does not exist.
         StorageFailed: the file system refused.
@@ -103,7 +103,7 @@ class MatrixWriter:
     def __init__(
         self, staging: atomic.Staging, grid: TileGrid, attributes: Mapping[str, object], *, overwrite: bool
     ) -> None:
-        """Use ``create_matrix``."""
+        """Set up a writer into ``staging``; callers use ``create_matrix`` instead."""
         self._staging, self._grid, self._overwrite = staging, grid, overwrite
         dtype: np.dtype[np.generic] = np.dtype(str(attributes["type"]))
         self._dtype = dtype.newbyteorder("<")

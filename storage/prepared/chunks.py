@@ -1,6 +1,6 @@
-"""Tables of a prepared graph that are read in sections, when a question first needs entries of them.
+"""Tables of a prepared graph that are read in sections, when a *question* (a query for distances) first needs them.
 
-If the tables do not all fit in memory, sections that no question uses are dropped to make space for others.
+If the tables do not all fit in memory, sections that no running question needs are dropped to make space for others.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class CheckedTable:
         return self._pages is not None
 
     def wanted(self, spans: tuple[IntArray, IntArray] | None) -> Mask:
-        """Return which sections hold some spans of entries.
+        """Return a mask of the sections that hold at least one entry of some spans, shape (sections,).
 
         Args:
             spans: the beginnings and the ends of the spans; no span is empty.  None for all entries.
@@ -138,7 +138,7 @@ class CheckedTable:
             count: bytes to free.
 
         Returns:
-            The bytes that were freed, which may be fewer.
+            The bytes of the sections that were dropped, which may be fewer than ``count``.
         """
         if self._pages is None:
             return 0
@@ -188,8 +188,8 @@ class CheckedTable:
         self.read_bytes = self._bytes(np.flatnonzero(self._there))
 
     def _release(self, k: int) -> int:
-        """Free the pages of section ``k`` that hold no part of a section in memory; return the bytes that were
-        freed.
+        """Free the memory pages of section ``k``, except pages that also hold a part of a section that stays in memory;
+        return the bytes of the section.
         """
         assert self._pages is not None
         size, page = self.section * self.values.itemsize, mmap.PAGESIZE
@@ -237,7 +237,7 @@ class TableMemory:
     @property
     def complete(self) -> bool:
         """Whether all tables are in memory; then nothing is dropped any more."""
-        with self._lock:  # dropping needs this lock and ends once all are in memory: True stays True
+        with self._lock:  # sections are dropped under this lock, and never once all are in memory: True stays True
             return all(table.complete for table in self._tables)
 
     def using(self, needs: Sequence[Need]) -> AbstractContextManager[None]:
@@ -259,7 +259,7 @@ class TableMemory:
         return _Question(self, [(table, wanted[id(table)]) for table in self._tables])
 
     def drop_beyond(self, most: int) -> None:
-        """Wait until no query uses the tables, then drop sections of tables until at most ``most`` bytes are in memory.
+        """Wait until no question uses the tables, then drop sections until at most ``most`` bytes are in memory.
         Nothing is dropped if all tables are in memory completely.
         """
         with self._lock:
@@ -329,13 +329,13 @@ class TableMemory:
         return lacking
 
     def _wait(self, happened: Callable[[], bool]) -> None:
-        """Wait until ``happened`` returns True; the caller's lock is free meanwhile."""
+        """Wait until ``happened`` returns True; the lock, which the caller holds, is released while waiting."""
         while not happened():
             self._change.wait(1.0)  # 1 s at most: a question that an interrupt ended sends no notification
 
     def _left(self) -> int:
-        """Return the bytes of memory that may still be filled, less the bytes that running questions are about to
-        read.
+        """Return the bytes of memory that may still be filled, minus the bytes that questions which have begun will
+        still read.
         """
         return self._free() - sum(self._coming.values())
 

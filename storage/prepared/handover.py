@@ -24,7 +24,7 @@ from storage.matrix.handover import lock_within
 from storage.matrix.working_dir import RECORD, read_record, write_record
 from storage.prepared.journal import journal_folder
 
-#: The entries of a record that the next run needs.
+#: The members of a record that the next run needs.
 _KEPT: Final = ("identity", "record")
 
 
@@ -35,8 +35,8 @@ def take_over_prepared(old: Path, new: Path, *, patience: float = 0.0) -> bool:
     Args:
         old: target of the earlier run, whose process may still exist.
         new: target of the next run; its parent exists, and nothing was committed for it yet.
-        patience: seconds to wait for a process that holds the old folder: a process that is not suspended releases it
-            soon.
+        patience: seconds to wait for a process that holds the lock of the old folder.  Such a process releases the lock
+            soon, unless it is suspended.
 
     Returns:
         Whether ``new`` now has commits to resume from.
@@ -112,8 +112,8 @@ def _document(base: Path) -> dict[str, Any] | None:
 
 
 def _whole(base: Path, document: Mapping[str, Any], use: Callable[[str, Array], None]) -> list[dict[str, Any]]:
-    """Return the entries of the record before the first one with a damaged file; call ``use`` with name and content of
-    each file before it.  Raises OSError.
+    """Return the entries of the record that precede the first entry whose file is damaged; call ``use`` with the name
+    and the content of the file of each returned entry.  Raises OSError.
     """
     found: list[dict[str, Any]] = []
     for entry in document["record"]:

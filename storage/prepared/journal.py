@@ -176,7 +176,7 @@ class PreparedJournal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process == os.getpid() and (self._done or not self.record):  # a forked child must not remove it
+        if self._process == os.getpid() and (self._done or not self.record):  # a forked child must not remove the files
             with contextlib.suppress(OSError):  # the record is removed first: it must not remain without its files
                 (self._base / RECORD).unlink(missing_ok=True)
             shutil.rmtree(self._base, ignore_errors=True)

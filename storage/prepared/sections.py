@@ -1,9 +1,9 @@
 """Sections of the chunks of a table: the units that are read and compared with a checksum.
 
-A question about few vertices needs lines of some kilobytes, and a chunk has megabytes.  Beside each table of a prepared
-graph lies an array of running checksums: for each section of a chunk, the CRC-32C of the chunk up to the end of that
-section.  So a section is checked by continuing from the checksum of the previous section.  The running checksums cost
-no further pass over a chunk: they are the intermediate results of the file's own checksum.
+A query for few vertices needs lines of some kilobytes, and a chunk has megabytes.  For each table, a prepared graph has
+an array of *running checksums*: for each section of a chunk, the CRC-32C of the chunk up to the end of that section.
+So a section is checked by continuing from the checksum of the previous section.  The running checksums take no
+additional pass over a chunk, because they are the intermediate results of the file's own checksum.
 """
 
 from __future__ import annotations

@@ -168,12 +168,12 @@ class ComputedStore(Store):
         return True
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Refuse.  Raises ValueError, as every read-only store of Zarr does."""
+        """Refuse to write a key.  Raises ValueError, as every read-only store of Zarr does."""
         del key, value
         self._check_writable()
 
     async def delete(self, key: str) -> None:
-        """Refuse.  Raises ValueError, as every read-only store of Zarr does."""
+        """Refuse to delete a key.  Raises ValueError, as every read-only store of Zarr does."""
         del key
         self._check_writable()
 

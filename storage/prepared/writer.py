@@ -74,11 +74,11 @@ class PreparedWriter:
             parts: one-dimensional arrays of integers by name, which describe the parts.
             overwrite: whether a store that is at ``path`` already is replaced, once this one is sealed.
             base: an open prepared graph of the same labels and parts; files that are equal are shared with it.
-            remote: where in an object store the prepared graph is sent and sealed; ``path`` is then only the place
-                where it is made.  None if the prepared graph stays at ``path``.
+            remote: the place in an object store to which the complete prepared graph is sent, and where it is sealed;
+                ``path`` is then used only while the files are written.  None if the prepared graph stays at ``path``.
 
         Raises:
-            Conflict: ``path`` exists, and ``overwrite`` is False or there is no store.
+            Conflict: ``path`` exists, and ``overwrite`` is False or ``path`` is no store.
             NotFound: the parent folder does not exist.
             StorageFailed: the file system refused.
         """
@@ -106,8 +106,8 @@ class PreparedWriter:
             raise
 
     def _share(self, *prefixes: str) -> None:
-        """Share the files of ``base`` whose names begin with one of ``prefixes`` with this prepared graph.  Raises
-        OSError.
+        """Add those files of ``base`` to this prepared graph whose names begin with one of ``prefixes``, as hard links
+        or copies (``PreparedStore.share``).  Raises OSError.
         """
         assert self._base is not None
         for name in [name for name in self._base.files() if name.startswith(prefixes)]:
@@ -151,8 +151,8 @@ class PreparedWriter:
             name: ``forward`` or ``backward``.
             table: the entries, one-dimensional, of the type of the store.
             report: called with the bytes of each chunk; an exception that it raises ends the writing.
-            same: numbers of the chunks that are equal to those of ``base``, whose table must have the same length, type
-                and chunk size as this one.
+            same: numbers of the chunks that are equal to the same chunks of ``base``; its table must then have the same
+                length, type and chunk size as this one.
 
         Raises:
             StorageFailed: the file system refused.
@@ -220,7 +220,7 @@ class PreparedWriter:
         whole: Mapping[int, tuple[Path, WrittenChunk]],
         report: Callable[[int], None] = lambda _bytes: None,
     ) -> None:
-        """Write a flat array, some chunks of which exist as files already.
+        """Write a flat array; some of its chunks may exist as files already.
 
         Args:
             where: the name of the array, such as ``tables/forward``.

@@ -201,7 +201,7 @@ def _whole_numbers(weights: AnyArray) -> IntArray | None:
 
 
 def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
-    """Remove self loops and arcs of weight +inf; return the number of removed loops, and of removed arcs.
+    """Remove self loops and arcs of weight +inf; return how many loops, and how many other arcs, were removed.
 
     Raises:
         NegativeCycle: a self loop has a negative weight, and weights are lengths (``arcs.greatest`` is False).
@@ -389,7 +389,7 @@ def _merge_parallel(
 
 
 def smallest_type(weights: AnyArray) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]:
-    """Return the weights as int32 or int64 if all are whole: merging parallel arcs may have removed all fractions."""
+    """Return weights as int32 or int64 if all are whole (merging may have removed all fractions), else as float64."""
     weights = canonical_weights(weights)
     if weights.dtype == np.int64:
         low, high = _extent((weights,))

@@ -63,8 +63,8 @@ class Graph:
         terminals: the first ``terminals`` vertices are terminals: paths may begin or end there, but not pass through.
         coordinates: the coordinates of the vertices; None if they are not known.
         unit: the unit of the weights, such as ``min``; None if it is not known.
-        parallel: which of parallel arcs was kept, ``least`` or ``greatest``, which the arcs do not show.  Widest and
-            most reliable paths need the greatest.
+        parallel: which of parallel arcs was kept, ``least`` or ``greatest``; the arcs themselves do not show which.
+            Widest and most reliable paths need the greatest.
         quantities: further numbers of every arc by name, such as tolls, int32, int64 or float64, shape (arcs,) each.
             They do not influence paths; on request they are summed along the shortest paths.
         weight_column: the name of the column of weights in the file; None if it is not known, or a formula made the
@@ -234,8 +234,8 @@ def graph_digest(graph: Graph) -> str:
     """Return ``sha256:<hex>`` of the content of a graph.
 
     The content is n, direction, rows, heads, the values of weights, and labels.  Terminals, coordinates, unit, and
-    quantities in their order belong to it if the graph has them, and ``parallel`` if it is not ``least``.  Equal graphs
-    have equal digests, whatever file they came from and whatever integer type holds their weights.
+    quantities (in their order) are included if the graph has them, and so is ``parallel`` if it is not ``least``.
+    Equal graphs have equal digests, whatever file they came from and whatever integer type holds their weights.
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"

@@ -53,7 +53,7 @@ class ArcWeights:
 
 @dataclass(frozen=True, eq=False)
 class NewGraph:
-    """A graph whose weights were changed, and of which arcs may have been closed, that is, removed.
+    """A graph after its weights were changed; arcs whose new weight is +inf are closed, and so no longer in the graph.
 
     Attributes:
         graph: the graph with the new weights, without the closed arcs.
@@ -104,8 +104,8 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
         path: the file.
         reading: how to read the file; options of ``storage.readers.read_graph``.
         directed: whether the stored graph is directed.  If not, an entry sets the weight of an edge in both directions.
-            If it is, an entry of a directed file sets the weight of one arc, and an entry of an undirected file those
-            of both arcs.
+            If it is directed, an entry of a directed file sets the weight of one arc, and an entry of an undirected
+            file sets the weights of the two arcs between its vertices.
 
     Raises:
         InvalidRequest: the file has no weights; its arcs cannot be matched with arcs of the stored graph; or

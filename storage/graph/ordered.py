@@ -15,7 +15,7 @@ def build_from_rows(indptr: IntArray, heads: npt.NDArray[np.int32], weights: Any
     The graph may share the memory of ``indptr`` and ``heads``.
 
     Args:
-        indptr: offset of the first entry of each row, and at last the number of entries, shape (n + 1,).
+        indptr: shape (n + 1,): the offset of the first entry of each row; the last element is the number of entries.
         heads: vertex indices, shape (entries,), from 0 to n - 1, strictly ascending within each row.
         weights: float64, shape (entries,); None if every arc weighs 1.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from storage.errors import InvalidRequest
 from storage.semirings import SEMIRINGS, semiring_of
 
-#: What the attribute ``unit`` of a store says if no unit is known: for graphs with weights, and for those without.
+#: The attribute ``unit`` of a store whose unit is not known: WEIGHT for a graph with weights, HOPS for one without.
 WEIGHT: Final = "weight"
 HOPS: Final = "hops"
 #: Names of columns that say nothing about what the weights measure: ``5 weight`` would be no better than ``5``, and
@@ -22,7 +22,7 @@ def said_unit(stored: object) -> str | None:
 
 
 def check_unit(unit: str | None) -> None:
-    """Raise InvalidRequest if ``unit`` is a word with which stores say that no unit is known."""
+    """Raise InvalidRequest if ``unit`` is one of the words that mean, in stores, that the unit is not known."""
     if unit in (WEIGHT, HOPS):
         raise InvalidRequest(
             f"unit {unit!r} says in stores that no unit is known ({HOPS}: distances count arcs), so it cannot be the "

@@ -37,6 +37,6 @@ class Uploads:
         return Path(name)
 
     def clear(self) -> None:
-        """Remove unfinished uploads, which ended processes have left; call it only while no upload runs."""
+        """Remove unfinished uploads that processes left when they ended; call this only while no upload runs."""
         for path in self._folder.glob("upload-*"):
             path.unlink(missing_ok=True)

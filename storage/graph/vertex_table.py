@@ -257,7 +257,7 @@ def check_header(path: Path, names: list[str], labels: Array, field: str) -> Non
 
 
 def check_filled(path: Path, frame: pl.DataFrame, field: str) -> None:
-    """Refuse a table without rows: a file that says nothing is more often a mistake than meant.
+    """Refuse a table without rows, because an empty file is more often a mistake than intended.
 
     Args:
         path: the file.
@@ -283,8 +283,8 @@ def place_in(path: Path, row: int) -> str:
 
 
 def vertices_of(path: Path, column: pl.Series, labels: Array) -> Indices:
-    """Return the index of the vertex that each entry of a column names: exactly so, or else without the white space
-    around it.  Raises NotFound, with the line, for an unknown name.
+    """Return the index of the vertex that each entry of a column names.  If no label equals the entry, white space
+    around the entry is ignored.  Raises NotFound, which names the line, for an unknown name.
     """
     import polars as pl
 

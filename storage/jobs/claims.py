@@ -57,7 +57,8 @@ class Claims:
         Args:
             runner: name of the runner.
             cuda: whether the runner has a GPU; if not, jobs that need a GPU are skipped.
-            most: limits in seconds and bytes; jobs with greater predictions, or without predictions, are skipped.
+            most: the largest predicted seconds and bytes of memory; jobs with larger predictions, or without
+                predictions, are skipped.  None for no limits.
         """
         if not self.waits(cuda=cuda, most=most):
             return None  # idle runners call this often, and should not take the write lock each time
@@ -150,7 +151,7 @@ class Claims:
     # Jobs of lost runners
 
     def beats(self) -> list[Beat]:
-        """Return the beat of every running job.  The runner is lost if its beat stays the same for long."""
+        """Return the beat of every running job.  A runner is taken to be lost if the beat does not change for long."""
         with self._database.transaction("read") as connection:
             rows = connection.execute(select(jobs.c.id, jobs.c.fence, jobs.c.beat).where(jobs.c.state == RUNNING))
             return [(row.id, row.fence, row.beat) for row in rows]
@@ -180,7 +181,7 @@ class Claims:
             claimed: the job as it was claimed.
             reason: why the attempt ended, for the history of the job.
             max_attempts: the job fails after this many attempts.
-            error: the error to store if the job fails; None for one that says that the runner was lost.
+            error: the error to store if the job fails; None for an error that says that the runner was lost.
 
         Returns:
             The job as it is now; None if the claim was lost.

@@ -125,7 +125,9 @@ class KeyStore:
             connection.execute(update(graph_owners).where(*mine).values(name=name))
 
     def owned_graph(self, owner: str, graph_id: str) -> GraphRecord | None:
-        """Return the graph with name and receipt of the owner's upload, even if removed; None without an upload."""
+        """Return a graph with the name and the receipt of the owner's upload, even if the graph was removed; None if
+        no upload of the graph by ``owner`` is recorded.
+        """
         with self._database.transaction("read") as connection:
             row = connection.execute(_owned(owner).where(graphs.c.id == graph_id)).one_or_none()
             return None if row is None else _as_uploaded(row)
@@ -170,7 +172,7 @@ def _owned(owner: str) -> Select[Any]:
 
 
 def _as_uploaded(row: Row[Any]) -> GraphRecord:
-    """Return the record of a graph with name, time, facts and receipt of the owner's upload, not the first upload."""
+    """Return the record of a graph, with the name, time, facts and receipt of its owner's upload, not of its first."""
     values = dict(row._mapping)
     own = {name: values.pop(f"own_{name}") for name in _OWN}
     if own["receipt"] is None:  # an old version of the program stored the receipt of the first upload only

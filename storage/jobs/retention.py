@@ -35,9 +35,9 @@ class ResultRetention:
     def overdue(self, before: float | None, most_bytes: int | None) -> list[str]:
         """Return the ids of jobs whose results should be removed.
 
-        These are, first, the jobs that ended before the time ``before`` (seconds since the epoch; None for no limit).
-        Second, if all results together have more than ``most_bytes``, these are the jobs that ended earliest, until the
-        remaining results fit.
+        Results of jobs that ended before the time ``before`` (seconds since the epoch; None for no limit) should be
+        removed.  If all results together have more than ``most_bytes`` bytes, results should also be removed in the
+        order in which their jobs ended, until the remaining results have at most ``most_bytes``.
         """
         query = select(jobs.c.id, jobs.c.finished, jobs.c.bytes).where(jobs.c.state.in_(OVER), jobs.c.removed.is_(None))
         with self._database.transaction("read") as connection:
@@ -58,8 +58,10 @@ class ResultRetention:
             return bool(connection.execute(change).rowcount)
 
     def purge(self, removed_before: float, keys_before: float) -> int:
-        """Delete old rows: removed jobs, removed graphs without jobs, and idempotency keys; return the number of
-        deleted jobs.
+        """Delete old rows, and return the number of deleted jobs.
+
+        These are jobs, and graphs without jobs, that were removed before the time ``removed_before``, and idempotency
+        keys that were created before the time ``keys_before`` (both in seconds since the epoch).
         """
         with self._database.transaction("durable") as connection:
             connection.execute(delete(idempotency).where(idempotency.c.created < keys_before))

@@ -237,8 +237,9 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class RunnerRecord:
-    """The runner of a slot.  ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why the runner is sick.
+    """The last runner of a slot.  The name of a slot is ``NODE/DEVICE``; it passes from a runner to the next.
 
+    ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why the runner is sick.
     ``figures`` are numbers that the runner reports about itself, for metrics.
     """
 

@@ -1,4 +1,7 @@
-"""Finds jobs by state and words, for people.  Waiting jobs are listed in the order in which they will be claimed."""
+"""Lists and counts jobs by state, owner and words, for the dashboard.
+
+Waiting jobs are listed in the order in which runners will claim them.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ class JobFilter:
 
 
 class JobSearch:
-    """The part of the job store that lists and counts jobs as people look for them.
+    """The part of the job store that lists and counts the jobs that fulfil some conditions.
 
     All methods raise ``DatabaseFailed`` when the database cannot be read.
     """

@@ -17,7 +17,7 @@ from storage.jobs.schema import keys, sessions
 
 
 class SessionStore:
-    """The sessions in a database; safe to use from many threads.  Methods raise DatabaseFailed if it fails."""
+    """Sessions in a database; safe to use from many threads.  Methods raise DatabaseFailed if the database fails."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

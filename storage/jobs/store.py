@@ -77,8 +77,8 @@ class JobStore(Claims, JobSearch, ResultRetention):
     # Graphs
 
     def add_graph(self, record: GraphRecord) -> tuple[GraphRecord, bool]:
-        """Record a graph unless a graph of equal content is recorded.  Return the record of the graph, and whether it
-        is new or had been removed before.
+        """Record a graph unless a graph of equal content is recorded already.  Return the record of the graph, and
+        whether the graph is new or had been removed before.
         """
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"graph {record.digest}")
@@ -115,7 +115,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
             return [GraphRecord(**row._mapping) for row in rows]
 
     def remove_graph(self, graph_id: str, take: Callable[[], None]) -> None:
-        """Remove a graph; ``take`` moves its files away and is called inside the transaction.
+        """Remove a graph; ``take``, which is called inside the transaction, moves the files of the graph away.
 
         Raises:
             NotFound, Gone: there is no such graph.
@@ -137,7 +137,7 @@ class JobStore(Claims, JobSearch, ResultRetention):
         Args:
             graph_id: the graph to solve.
             options, plan: options and plan of the job, JSON types, stored unchanged.
-            name: a name for people.
+            name: the name of the job that people see.
         """
         return self.submit(Submission(graph_id, options, plan, name))[0]
 

@@ -1,1 +1,1 @@
-"""The history of the job database's tables, run by alembic at start."""
+"""The migrations of the job database; when an older database is opened, alembic runs those that it lacks."""

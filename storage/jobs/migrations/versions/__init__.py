@@ -1,1 +1,1 @@
-"""The migrations in order, a module for each; a module names the migration before it."""
+"""The migrations, one in each module; ``down_revision`` in a module names the previous migration."""

@@ -49,7 +49,7 @@ class Arcs:
     _forms: dict[Callable[[Arcs], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def form(self, make: Callable[[Arcs], _Form]) -> _Form:
-        """Return ``make(self)``, which is computed at the first call and kept as long as this object exists."""
+        """Return ``make(self)``, which is computed at the first call and then cached as long as this object exists."""
         if make not in self._forms:
             self._forms[make] = make(self)
         return self._forms[make]  # type: ignore[no-any-return]
@@ -58,7 +58,7 @@ class Arcs:
 def heaviest_out(arcs: Arcs) -> Array:
     """Return the largest weight of the arcs out of each vertex that has such arcs; at least one vertex must have them.
 
-    Call this function through :meth:`Arcs.form`, which keeps the result.
+    Call this function through :meth:`Arcs.form`, which caches the result.
     """
     starts = arcs.indptr[:-1]
     return np.maximum.reduceat(arcs.weights, starts[arcs.indptr[1:] > starts])

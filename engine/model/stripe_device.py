@@ -107,7 +107,7 @@ class Streamer(Protocol):
 
         Args:
             job: the run.
-            index: place of this device in ``job.devices``.
+            index: index of this device in ``job.devices``.
             resident: rounds whose stripes will stay on this device.
 
         Raises:

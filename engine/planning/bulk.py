@@ -44,7 +44,7 @@ class Group:
         dtype: working type.
         side: number of rows of every padded matrix (``stacked``), else of the largest matrix.
         nonnegative: no arc is negative.
-        members: the graphs' places in the bulk.
+        members: the indices of the graphs in the bulk.
         launch: number of graphs in one launch (``stacked``), else number of graphs that are solved at the same time.
         seconds: predicted time, stores included.
         reason: why the graphs are solved in this way, in a sentence.
@@ -76,8 +76,9 @@ class BulkPlan:
 
     Attributes:
         groups: the groups.
-        plans: the plan of every graph that is not solved alone, by its place in the bulk.
-        refused: the error of every graph that has no plan, by its place in the bulk.
+        plans: by the index of the graph in the bulk, the plan for one thread's share of the machine, if that suffices;
+            graphs that are solved alone are planned again when they are solved.
+        refused: by the index of the graph in the bulk, the error of every graph that cannot be solved.
     """
 
     groups: tuple[Group, ...]
@@ -99,7 +100,7 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
     """Group the graphs of a bulk.
 
     Args:
-        problems: the problem of each graph, by its place in the bulk.
+        problems: the problem of each graph, by the index of the graph in the bulk.
         machine: the machine; ``cuda`` is None where no GPU is to be used.
         options: the options of every graph; sources, targets and a cutoff are refused, and so are workers.
         stores: whether each graph gets a store.

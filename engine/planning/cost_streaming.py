@@ -36,7 +36,9 @@ ALGORITHM: Final = "blocked-floyd-warshall"
 
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
-    """Yield the candidates that compute stripe by stripe on the CPU, in memory (if that takes long) or in the store."""
+    """Yield the candidates that compute stripe by stripe on the CPU, in memory (only if that takes long) or in the
+    store.
+    """
     problem = setting.problem
     if not streamable(setting):
         return

@@ -41,7 +41,7 @@ def running_checksums(data: Array, section: int) -> Checksums:
     """Return the CRC-32C of a chunk up to the end of each of its sections, shape (sections,).
 
     Args:
-        data: the entries of the chunk, as they lie in its file.
+        data: the entries of the chunk, as they are stored in its file.
         section: number of entries of a section; the last one may have fewer.
     """
     found = np.empty(-(-len(data) // section), np.uint32)
@@ -97,7 +97,7 @@ class SectionChecks:
 
         Args:
             first: the number of the first section, counted from the first section of the table, across chunks.
-            data: the entries of the sections as they lie in the file, padding included.
+            data: the entries of the sections, as they are stored in the file, padding included.
         """
         chunk, k = divmod(first, self.together)
         running = self.running[chunk]

@@ -26,6 +26,7 @@ class Interruption:
     def hits(self, work: Any) -> bool:
         """Whether ``work()`` was interrupted; it had fewer steps if not."""
         before = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 traces instructions only if a frame asked before settrace
         sys.settrace(self)
         try:
             work()

@@ -163,6 +163,14 @@ def test_numbers_that_do_not_vary_are_compared():
         compare(block, ["1,068 m apart"], ["1,069 m apart"])
 
 
+@pytest.mark.parametrize(("line", "other"), [('[["a",4],3.5]', '[["a",4.0],3.5]'), ('{"a":[10.0,1]}', '{"a":[10,1]}')])
+def test_whole_fractions_of_json_may_have_a_zero(line, other):
+    block = Block(ROOT / "README.md", 1, "console", "")
+    compare(block, [line], [other])
+    with pytest.raises(AssertionError):
+        compare(block, [line], [other.replace("1", "2").replace("4", "5")])
+
+
 def test_what_runs_in_the_background_ends_with_the_page(tmp_path):
     text = "<!-- test: background, WORD=up (\\w+) -->\n```sh\necho $BASHPID > pid; echo up now; exec sleep 600\n```\n"
     text += "```sh\ntest $WORD = now\n```\n"

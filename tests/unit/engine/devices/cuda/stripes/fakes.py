@@ -13,6 +13,11 @@ import numpy as np
 from engine.devices.cuda import pinned
 from engine.devices.cuda.stripes import memory, streamer, worker
 
+#: Where the memory of the device begins.  No address of the host is as large; some Pythons allocate below 2^30.
+DEVICE = 2**60
+#: Which arguments are addresses.
+ADDRESSES = {"memcpyAsync": (0, 1), "memcpy2DAsync": (0, 2)}
+
 
 class Calls:
     """The calls of one test, a line each, and the number of things made so far."""
@@ -52,7 +57,7 @@ class DeviceArray:
 
     @property
     def data(self):
-        return SimpleNamespace(ptr=self.number * 2**20 + zlib.crc32(self.taken.encode()) % 2**20)
+        return SimpleNamespace(ptr=DEVICE + self.number * 2**20 + zlib.crc32(self.taken.encode()) % 2**20)
 
     @property
     def nbytes(self):
@@ -78,7 +83,12 @@ def shown(value):
         return f"host{value.shape}"
     if isinstance(value, tuple):
         return tuple(shown(part) for part in value)
-    return "address" if isinstance(value, int) and value > 2**33 else value
+    return value
+
+
+def shown_address(value):
+    """An address as :func:`shown` shows it: in memory of the device counted from DEVICE, in that of the host hidden."""
+    return value - DEVICE if value >= DEVICE else "address"
 
 
 def recording(calls, name, **known):
@@ -87,7 +97,9 @@ def recording(calls, name, **known):
     class Recording:
         def __getattr__(self, method):
             def call(*given, **named):
-                calls.note(calls.stream, f"{name}.{method}", [shown(value) for value in given], named)
+                places = ADDRESSES.get(method, ())
+                said = [shown_address(value) if at in places else shown(value) for at, value in enumerate(given)]
+                calls.note(calls.stream, f"{name}.{method}", said, named)
 
             return call
 
@@ -148,7 +160,7 @@ def install(monkeypatch, free=2**50):
         return recording(calls, "solver", ahead=recording(calls, "ahead", **launcher))
 
     class Pointer:
-        ptr = 7
+        ptr = DEVICE + 7
 
     def allocate(_, shape, dtype):
         found = DeviceArray(calls, tuple(shape), dtype, calls.number("array"))

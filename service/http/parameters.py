@@ -1,8 +1,8 @@
-"""Refuses unknown query parameters, because a misspelt one would be ignored silently."""
+"""Refuses query parameters that would be ignored silently: misspelt ones, and others of one value given twice."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -11,16 +11,25 @@ from storage.errors import InvalidRequest
 
 
 async def known_parameters(request: Request) -> None:
-    """Raise InvalidRequest for an unknown query parameter; the message lists the known ones."""
+    """Raise InvalidRequest for an unknown query parameter, and for one of a single value that is given twice."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
-    known = sorted(name for parameter in route.dependant.query_params for name in _names(parameter))
+    known = dict(sorted(entry for parameter in route.dependant.query_params for entry in _forms(parameter)))
+    given = [name for name, _ in request.query_params.multi_items()]
     for name in request.query_params:
         if name not in known:
             has = f"there are {', '.join(known)}" if known else "there is none here"
             raise InvalidRequest(f"there is no query parameter {name!r}; {has}", field=name)
+        if given.count(name) > 1 and not _is_list(known[name]):
+            raise InvalidRequest(f"the query parameter {name!r} is given twice, and takes one value", field=name)
 
 
-def _names(parameter: Any) -> list[str]:
-    """Return the names of a parameter; a parameter that is a model has several."""
-    return list(getattr(parameter.field_info.annotation, "model_fields", (parameter.alias,)))
+def _forms(parameter: Any) -> list[tuple[str, Any]]:
+    """Return the names of a parameter and what each takes; a parameter that is a model has several."""
+    annotation = parameter.field_info.annotation
+    fields = getattr(annotation, "model_fields", {parameter.alias: parameter.field_info})
+    return [(name, field.annotation) for name, field in fields.items()]
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))

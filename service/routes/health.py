@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse
 
 from service.api import openapi_page
@@ -13,6 +13,7 @@ from service.api.schemas.service import DeviceDocument, Devices, Health, Limit, 
 from service.api.schemas.wire import LONGEST_NAME, MOST_LISTED
 from service.dashboard.render import HEADERS
 from service.http.gate import MOST_HEADERS
+from service.http.parameters import known_parameters
 from service.http.protocol import HEADER_BYTES, HEADER_SECONDS
 from service.http.ranges import MAX_RANGES
 from service.jobs.events import LONGEST_SECONDS
@@ -25,6 +26,8 @@ from storage.jobs.store import JobStore
 from storage.version import VERSION
 
 router = APIRouter(tags=["service"])
+#: of the requests under /v1; what asks for health may add parameters of its own
+_KNOWN: Final = (Depends(known_parameters),)
 
 #: free bytes below which the service is not ready; the database needs space to store that a job failed
 _DISK_RESERVE: Final = 64 << 20
@@ -50,13 +53,13 @@ _FIXED: Final[dict[str, tuple[float, str]]] = {
 }
 
 
-@router.get("/v1/version", response_model=Version)
+@router.get("/v1/version", response_model=Version, dependencies=_KNOWN)
 def get_version() -> Version:
     """Versions."""
     return Version(apsp=VERSION)
 
 
-@router.get("/v1/limits", response_model=Limits)
+@router.get("/v1/limits", response_model=Limits, dependencies=_KNOWN)
 def get_limits(service: Shared) -> Limits:
     """Every limit with its setting."""
     set_here = {
@@ -74,7 +77,7 @@ def get_limits(service: Shared) -> Limits:
     return Limits(limits={**set_here, **fixed})
 
 
-@router.get("/v1/devices", response_model=Devices)
+@router.get("/v1/devices", response_model=Devices, dependencies=_KNOWN)
 def list_devices(service: Shared) -> Devices:
     """Where jobs are solved: every runner's device, and how it is."""
     runners = service.jobs.list_runners()

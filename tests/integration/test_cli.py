@@ -294,6 +294,8 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (["query", "photos", "summary"], 2, "photos is a folder, but no store"),
         (["query", "array.zarr", "distance", "a", "b"], 2, "array.zarr is a folder, but no store"),
         (["verify", "array.zarr"], 2, "array.zarr is a folder, but no store"),
+        (["reweight", "roads.csv", "--weights", "other.csv"], 2, "roads.csv is a file"),
+        (["reweight", "photos", "--weights", "roads.csv"], 2, "photos is a folder, but no store"),
         (["query", "spoiled.zarr", "summary"], 1, "spoiled.zarr"),
         # before anything is read: there is no such graph
         (["solve", "roads.csv", "--out", "photos", "--overwrite"], 2, "photos is no matrix store"),

@@ -176,11 +176,13 @@ def reweight(place: Place, weights: Path, reading: ReadingOptions, given: Reweig
         as_json: whether to print one JSON object instead of text.
 
     Raises:
+        NotFound: if there is a file, or a folder that is no store.
         ApspError: whatever ``engine.api.from_tables.reweighting.reweight`` raises.
     """
     from engine.api.from_tables.reweighting import reweight as reweight_graph
 
     options = _options(given)
+    store_folder(address_of(place.prepared) or str(place.prepared))
     INTERRUPTS.left_behind = _LEFT
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = reweight_graph(

@@ -55,7 +55,8 @@ class ExportedPart:
         within: the greatest distance that is kept, rounded to the type of the distances; None for no limit.
         nearest: how many nearest targets are kept for each source; ties are in the order of the columns.  None for all
             targets.
-        itself: whether a source is among its own nearest targets.
+        itself: whether a source is among its own nearest targets; without it, of points the same one of both sides is
+            left out, and no other at its vertex.
         sources, targets: names and coordinates of rows and columns, in their order, if they are points, or if features
             are written; None if rows and columns are named by the labels of vertices.
         features: what becomes a feature: ``lines``, ``sources`` or ``targets``; None for tables without geometry.
@@ -88,15 +89,24 @@ class ExportedPart:
 
     def batches(self) -> Iterator[tuple[Array, Array, Mask]]:
         """Yield sources, shape (k,), their entries, shape (k, width), and a mask of the entries that are kept."""
+        others, first = self._others(), 0
         for sources, entries in self.rows.batches():
             kept = self.rows.result.reached(entries)
             if self.within is not None:
                 kept &= np.less(entries, first_beyond(self.within, entries.dtype))
             if self.nearest is not None:
                 if not self.itself:
-                    kept &= self._columns != sources[:, None]
+                    kept &= others[0] != others[1][first : first + len(sources), None]
                 kept = self._nearest(entries, kept)
+            first += len(sources)
             yield sources, entries, kept
+
+    def _others(self) -> tuple[Array, Array]:
+        """Return an identity for each column and each row; a target with the identity of a source is that source."""
+        of_rows, of_columns = self._ends("source"), self._ends("target")
+        if of_rows.snapped is None and of_columns.snapped is None:
+            return self._columns, of_rows.vertices
+        return np.arange(len(self._columns)), of_rows.twins(of_columns)
 
     def _nearest(self, entries: Array, kept: Mask) -> Mask:
         """Return a mask that keeps, of the kept entries of each row, the ``nearest`` smallest ones."""

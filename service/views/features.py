@@ -99,6 +99,19 @@ class Ends:
             self.geographic,
         )
 
+    def twins(self, others: Ends) -> Indices:
+        """Return for each point the position of the same point (id and place) in ``others``, -1 for none, shape (k,).
+
+        Vertices have none: whether two of them are the same, their indices say.
+        """
+        if self.snapped is None or others.snapped is None:
+            return np.full(len(self.vertices), -1, np.int64)
+        mine, theirs = (
+            pl.DataFrame({"id": ends.keys.cast(pl.String), "x": ends.x, "y": ends.y}) for ends in (self, others)
+        )
+        found = mine.join(theirs.with_row_index("row"), on=["id", "x", "y"], how="left", maintain_order="left")
+        return found["row"].cast(pl.Int64).fill_null(-1).to_numpy()
+
     def columns(self, side: str, rows: Indices) -> list[pl.Series]:
         """Return the columns of a table that describe one end of each of its lines.
 

@@ -205,7 +205,7 @@ class NearLines:
             own = np.ones(len(across), bool) if self._targets is None else np.zeros(len(across), bool)
             own[list(self._targets or ())] = True
             found += np.where(own, across, 0)[pairs.sources]
-        made = found[self._rows()]
+        made = found[self._rows()] - (self._sources.twins(self._ends) >= 0)
         return made, made if pairs.nearest is None else np.minimum(made, pairs.nearest)
 
     def _part(self, first: int, last: int) -> tuple[NearPairs, Ends]:
@@ -225,8 +225,8 @@ class NearLines:
 def lines_of(pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int] | None, *, points: bool) -> Pairs:
     """Return a line for each pair of a source and a target.
 
-    A source vertex is no target of itself.  If either side has points, a source and a target at the same vertex are a
-    pair with distance 0.
+    A source is no target of itself, and neither is a point of both sides.  If either side has points, a source and
+    another target at the same vertex are a pair with distance 0.
 
     Args:
         pairs: the near pairs of vertices.
@@ -248,6 +248,7 @@ def lines_of(pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int]
     for name, side in (("tail", sources), ("head", ends)):
         numbered = pl.DataFrame({name: side.vertices, f"{name}_row": np.arange(len(side.vertices))})
         found = found.join(numbered, on=name, how="inner")
+    found = found.filter(pl.Series(sources.twins(ends)[found["tail_row"].to_numpy()]) != found["head_row"])
     if pairs.nearest is None:
         found = found.sort("tail_row", "head_row")
     else:

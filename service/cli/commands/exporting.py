@@ -174,7 +174,6 @@ def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
         else:
             result.check_targets(found)
             targets = found
-    itself = args.itself or bool(ends)  # a target at the source's vertex may be another point, so it stays
     features = args.features
     if kind in FEATURE_FILES and features is None:
         features = "targets" if len(sources) == 1 else "lines"
@@ -186,7 +185,7 @@ def _part(result: ResultReader, args: ExportArgs, kind: str) -> ExportedPart:
         check_features(ends["sources"], ends["targets"], kind)
     selection = Selection(result, sources, targets)
     return ExportedPart(
-        selection, args.within, args.nearest, itself, ends.get("sources"), ends.get("targets"), features, args.also
+        selection, args.within, args.nearest, args.itself, ends.get("sources"), ends.get("targets"), features, args.also
     )
 
 

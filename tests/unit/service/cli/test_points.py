@@ -61,7 +61,7 @@ def points(city, name):
         return [(row["id"], float(row["lon"]), float(row["lat"])) for row in csv.DictReader(file)]
 
 
-def expected(city):
+def expected(city, sides=("homes", "hospitals")):
     """All distances between homes and hospitals, by hand: nearest vertices by the haversine, NetworkX between them."""
     graph = nx.read_graphml(city / "city.graphml", node_type=int)
     lengths = dict(nx.all_pairs_dijkstra_path_length(graph, weight="length"))
@@ -74,8 +74,8 @@ def expected(city):
     }
     return {
         (home, hospital): lengths[vertex[home]][vertex[hospital]]
-        for home, *_ in points(city, "homes")
-        for hospital, *_ in points(city, "hospitals")
+        for home, *_ in points(city, sides[0])
+        for hospital, *_ in points(city, sides[1])
     }
 
 
@@ -120,10 +120,42 @@ def test_a_target_at_the_vertex_of_its_source_is_at_distance_0(city, tmp_path):
     for words in (("near", city / "city.graphml"), ("export", city / "prepared")):
         run(*words, "--sources", twins, "--targets", twins, "--nearest", 2, "-o", tmp_path / f"{words[0]}.csv")
         rows = [(row["source"], row["target"], float(row["distance"])) for row in table(tmp_path / f"{words[0]}.csv")]
-        assert rows == [("A", "A", 0), ("A", "B", 0), ("B", "A", 0), ("B", "B", 0)]
+        assert rows == [("A", "B", 0), ("B", "A", 0)]
+    out = tmp_path / "itself.csv"
+    run("export", city / "prepared", "--sources", twins, "--targets", twins, "--nearest", 2, "--itself", "-o", out)
+    assert [(row["source"], row["target"]) for row in table(out)] == [("A", "A"), ("A", "B"), ("B", "A"), ("B", "B")]
     run("near", city / "city.graphml", "--targets", twins, "--nearest", 1, "-o", tmp_path / "all.csv")
     assert ("100", "A", "0") in [(row["source"], row["target"], row["distance"]) for row in table(tmp_path / "all.csv")]
     assert len(table(tmp_path / "all.csv")) == SIDE * SIDE
+
+
+#: a table of all within a distance has the source itself when it is exported, as one of vertices has
+WAYS = [(way, ("--nearest", count)) for way in ("solved", "prepared", "near") for count in (1, 3)]
+
+
+@pytest.mark.parametrize(("way", "limit"), [*WAYS, ("near", ("--cutoff", 90))])
+def test_a_point_is_not_its_own_target(city, tmp_path, way, limit, monkeypatch, capsys):
+    monkeypatch.setattr(near_points, "PIECE", 5)  # several pieces, each with some of the sources
+    more = tmp_path / "more.csv"  # the same homes in another order, and one more at the place of the first
+    lines = (city / "homes.csv").read_text().split()
+    more.write_text("\n".join([lines[0], *lines[:0:-1], "other" + lines[1][1:]]) + "\n")
+    wanted = expected(city, ("homes", "homes"))
+    first = points(city, "homes")[0][0]
+    wanted |= {(home, "other"): wanted[home, first] for home, *_ in points(city, "homes")}
+    wanted = {pair: distance for pair, distance in wanted.items() if pair[0] != pair[1]}
+    words = ("near", city / "city.graphml", "--unit", "m") if way == "near" else ("export", city / way)
+    run(*words, "--sources", city / "homes.csv", "--targets", more, *limit, "-o", tmp_path / "x.csv")
+    rows = table(tmp_path / "x.csv")
+    assert all(wanted[row["source"], row["target"]] == float(row["distance"]) for row in rows)
+    found: dict = {}
+    for row in rows:
+        found.setdefault(row["source"], []).append(float(row["distance"]))
+    most = limit[1] if limit[0] == "--nearest" else len(wanted)
+    near = {pair: distance for pair, distance in wanted.items() if limit[0] == "--nearest" or distance <= limit[1]}
+    expect = {home: [distance for distance, _ in pairs] for home, pairs in nearest(near, most).items()}
+    assert {home: sorted(distances) for home, distances in found.items()} == expect
+    if way == "near":
+        assert f"pairs  {len(rows)} of 8 sources" in capsys.readouterr().out
 
 
 def test_a_wide_table_has_a_row_and_a_column_for_each_point(city, tmp_path):

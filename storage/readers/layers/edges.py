@@ -370,7 +370,7 @@ def _directed(
     ways = found if choice.ends is None else without_double(found, (arcs.tails, arcs.heads), choice.one_way)
     told = f"column {choice.one_way!r}: {int(np.sum(~found.both)):,} of {len(arcs.tails):,} rows are one-way"
     if found.both.any() and not ways.both.any():
-        return arcs, True, [f"{told}; of the others, the way back is a row of its own"]
+        return _along(arcs, ways), True, [f"{told}; of the others, the way back is a row of its own"]
     if len(arcs.tails) and ways.both.all():
         return arcs, False, [told]
     return _along(arcs, ways), True, [told]

@@ -93,7 +93,9 @@ def without_double(ways: Ways, ends: tuple[AnyArray, AnyArray], name: str) -> Wa
         InvalidGraph: most two-way rows, but not all, have a row for their reverse, so that it is uncertain what rows
             stand for.
     """
-    tails, heads = (np.asarray(vertices, np.int64) for vertices in ends)
+    first, last = (np.asarray(vertices, np.int64) for vertices in ends)
+    back = ways.against & ~ways.along  # a row against its line is a way from its head to its tail
+    tails, heads = np.where(back, last, first), np.where(back, first, last)
     many = int(max(tails.max(initial=0), heads.max(initial=0))) + 1
     asked = ways.both & (tails != heads)
     has_back = np.isin(heads[asked] * many + tails[asked], tails * many + heads)

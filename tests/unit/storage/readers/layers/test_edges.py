@@ -198,6 +198,22 @@ def test_named_rows_stand_for_one_arc_where_the_way_back_is_a_row(write):
     assert any("the way back is a row of its own" in note for note in receipt.notes)
 
 
+@pytest.mark.parametrize("against", ["-1", "TF", "T"])
+def test_named_rows_against_their_lines_stay_so_beside_ways_back(write, against):
+    both = "B" if against == "T" else "no"
+    rows = [(7, 9), (9, 7), (12, 9), (12, 40)]
+    path = named(write, rows, length=[1, 5, 2, 6], oneway=[both, both, against, {"T": "F"}.get(against, "yes")])
+    _, receipt, found = read(path)
+    assert found == {(7, 9): 1, (9, 7): 5, (9, 12): 2, (12, 40): 6}
+    assert any("the way back is a row of its own" in note for note in receipt.notes)
+
+
+def test_a_row_against_its_line_is_no_way_back_of_another_that_runs_the_same_way(write):
+    rows = [(7, 9), (9, 7), (12, 40)]  # 9, 7 against its line is 7, 9 once more
+    path = named(write, rows, length=[4, 1, 2], oneway=["no", "-1", "yes"])
+    assert read(path)[2] == {(7, 9): 1, (9, 7): 4, (12, 40): 2}
+
+
 def test_named_rows_are_both_ways_where_no_row_is_the_way_back(write):
     graph, _, found = read(named(write, length=[1, 2, 3, 4, 9], oneway=[False, False, True, False, False]))
     assert (12, 40) in found

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from service.jobs.folders import result_place
 from service.settings import Settings
 from storage.errors import Conflict, Gone, NotFound, StorageFailed
 
@@ -29,6 +28,9 @@ def open_source(job_id: str, graph: Graph, settings: Settings) -> PreparedMatrix
         StorageFailed: the result is damaged.
     """
     from engine.api.prepared_matrix import PreparedMatrix, open_result
+
+    # imports the job database, which takes a fifth of the start of a helper process, and few tasks need it
+    from service.jobs.folders import result_place
     from storage.graph.graph import graph_digest
 
     try:

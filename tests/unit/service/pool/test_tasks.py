@@ -1,6 +1,8 @@
 """What the reading process makes of a job request."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,18 @@ from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded
 from storage.graph.graph import Graph, build_graph
 from storage.graph.graph_store import GraphStore
 from tests.unit.service.support import RECEIPT, small_graph
+
+
+def test_a_process_that_is_ready_has_imported_no_database_and_no_server():
+    """Each service starts several of these processes, and such packages take a fifth of the start of each."""
+    code = (
+        "import sys, service.pool.process, service.pool.tasks as tasks; tasks.warm_up();"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "numba" in loaded
+    assert not loaded & {"sqlalchemy", "fastapi", "starlette", "uvicorn", "jinja2", "zarr", "polars", "pandas"}
 
 
 @pytest.mark.parametrize("field", ["sources", "targets"])

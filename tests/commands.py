@@ -10,9 +10,13 @@ import io
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 
 from service.cli import main
+
+#: The start of a command line in a process of its own: what the installed script ``apsp`` runs.
+APSP = [sys.executable, "-c", "from service.cli.start import main; main()"]
 
 
 def run_here(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.commands import APSP
+
 ROOT = Path(__file__).resolve().parents[1]
 #: One thread each: there are more workers than processors.
 ENVIRONMENT = {
@@ -53,7 +55,7 @@ class Processes:
 
     def node(self, workers: int, *more: str, prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         words = ["--scheduler", self.address, "--devices", "cpu", "--workers", str(workers), "--threads", "1", *more]
-        return self._start([*prefix, sys.executable, "-m", "service.cli.main", "worker", *words])
+        return self._start([*prefix, *APSP, "worker", *words])
 
     def worker_processes(self) -> list[int]:
         """Process ids of the Dask workers that ``apsp worker`` has started."""

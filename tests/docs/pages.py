@@ -28,6 +28,7 @@ import json
 import os
 import re
 import selectors
+import shlex
 import shutil
 import signal
 import socket
@@ -42,6 +43,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+from tests.commands import APSP
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300
@@ -199,9 +202,9 @@ class Reader:
         """That of a user who has installed this tree and nothing else: ``apsp`` and ``python`` are its own."""
         programs = folder / "bin"
         programs.mkdir()
-        for name, words in (("apsp", "-m service.cli.main "), ("python", ""), ("python3", "")):
+        for name, words in (("apsp", APSP), ("python", [sys.executable]), ("python3", [sys.executable])):
             program = programs / name
-            program.write_text(f'#!/bin/sh\nexec {sys.executable} {words}"$@"\n')
+            program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             program.chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("APSP_")}
         port = self._address.rpartition(":")[2]

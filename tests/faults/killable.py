@@ -15,9 +15,9 @@ import httpx2 as httpx
 
 from storage.jobs.keys import KeyStore
 from storage.jobs.store import JobStore
+from tests.integration.service_process import SERVE
 
 ROOT = Path(__file__).resolve().parents[2]
-_API = "from service.serve import serve; from service.settings import Settings; serve(Settings.load())"
 _RUNNERS = (
     "from service.runner.supervisor import supervise; from service.settings import Settings; supervise(Settings.load())"
 )
@@ -42,7 +42,7 @@ class Killable:
 
     def start(self) -> None:
         """Start whatever is not running."""
-        for name, code, runners in (("api", _API, "none"), ("runners", _RUNNERS, "cpu")):
+        for name, code, runners in (("api", SERVE, "none"), ("runners", _RUNNERS, "cpu")):
             process = self._processes.get(name)
             if process is not None and process.poll() is None:
                 continue

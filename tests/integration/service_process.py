@@ -17,6 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 OPEN = ("accepted", "running")
 #: most seconds until a service says its address: two or three of processor time, on a machine that does much else
 START_SECONDS = 180
+#: what ``apsp serve`` does; while it imports, it looks for garbage as rarely as the command
+SERVE = """
+import gc
+gc.set_threshold(50_000, 10, 10)
+from service.serve import serve
+from service.settings import Settings
+serve(Settings.load())
+"""
 #: no memory is plenty, so there is no runner for short jobs beside the one that tests hold up, watch or kill
 ONE_RUNNER = {"APSP_SHORT_MEMORY": str(2**50)}
 #: the usual runners again
@@ -40,8 +48,7 @@ class LiveService:
         }
 
     def __enter__(self) -> LiveService:
-        serve = "from service.serve import serve; from service.settings import Settings; serve(Settings.load())"
-        code = f"{self.before}\n{serve}"
+        code = f"{self.before}\n{SERVE}"
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("APSP_")}
         self.log = (self.data.parent / f"{self.data.name}.log").open("ab")
         self.process = subprocess.Popen(

@@ -23,6 +23,7 @@ import pytest
 from service.cli import main
 from storage.graph.graph import build_graph
 from storage.readers.named import NO_DIRECTION
+from tests.commands import APSP
 from tests.wrong import sealed
 
 ROADS = "from,to,minutes\nharbour,market,4.5\nmarket,church,2\nchurch,harbour,1.25\nmarket,mill,10\nisland,harbour,3\n"
@@ -30,7 +31,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def apsp(*arguments: object, cwd: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "service.cli.main", *map(str, arguments)]
+    command = [*APSP, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout, cwd=cwd)
 
 
@@ -394,7 +395,7 @@ def test_a_reader_that_goes_away_is_no_error(large, tmp_path):
     assert result.stdout.splitlines()[0] == "target\tdistance"
     assert result.stdout.splitlines()[1] in {"0", "141"}
     with subprocess.Popen(
-        [sys.executable, "-m", "service.cli.main", "query", str(out), "summary", "--json"],
+        [*APSP, "query", str(out), "summary", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
@@ -408,7 +409,7 @@ def test_a_reader_that_goes_away_is_no_error(large, tmp_path):
 def test_a_terminal_gets_a_bar(roads, tmp_path):
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "service.cli.main", "solve", str(roads), "--out", str(tmp_path / "d.zarr")]
+    command = [*APSP, "solve", str(roads), "--out", str(tmp_path / "d.zarr")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
         drawn = b""

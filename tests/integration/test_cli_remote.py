@@ -10,7 +10,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +17,13 @@ from pathlib import Path
 import pytest
 
 from service.cli import main
-from tests.commands import run_here
+from tests.commands import APSP, run_here
 from tests.integration.keyed_service import KeyedService
 from tests.stores import verify_matrix
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ROADS = EXAMPLES / "helsinki_drive.csv"
 U, V = "1372477605", "25291537"
-APSP = [sys.executable, "-m", "service.cli.main"]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,6 +31,7 @@ from storage.errors import Cancelled, InvalidRequest, SolveFailed
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
+from tests.commands import APSP
 from tests.dask_processes import Processes, free_port, kill
 from tests.integration.service_process import LiveService
 
@@ -230,9 +230,8 @@ def test_the_command_line(four: Processes, tmp_path: Path) -> None:
     lines = [f"{a} {b} {w}" for a, b, w in zip(tails, graph.heads, graph.weights, strict=True)]
     (tmp_path / "g.txt").write_text("\n".join(lines))
     words = ["--executor", "dask", "--scheduler", four.address, "--algorithm", "blocked-floyd-warshall", "--json"]
-    command = [sys.executable, "-m", "service.cli.main"]
     out = subprocess.run(
-        [*command, "solve", str(tmp_path / "g.txt"), "--out", str(tmp_path / "d.zarr"), *words],
+        [*APSP, "solve", str(tmp_path / "g.txt"), "--out", str(tmp_path / "d.zarr"), *words],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     told = json.loads(out.stdout)

@@ -30,6 +30,7 @@ from storage.errors import ApspError, DoesNotFit, SolveFailed, StorageFailed
 from storage.graph.graph import Graph
 from storage.matrix.working_dir import RECORD
 from storage.prepared.journal import journal_folder
+from tests.commands import APSP
 from tests.dask_processes import Processes, kill
 from tests.integration import test_dask
 from tests.integration.service_process import LiveService
@@ -242,7 +243,7 @@ def test_the_command_line(three: Processes, tmp_path: Path) -> None:
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     lines = [f"{a} {b} {w}" for a, b, w in zip(tails, graph.heads, graph.weights, strict=True)]
     (tmp_path / "g.txt").write_text("\n".join(lines))
-    words = [sys.executable, "-m", "service.cli.main", "prepare", str(tmp_path / "g.txt"), "--directed"]
+    words = [*APSP, "prepare", str(tmp_path / "g.txt"), "--directed"]
     there = ["--executor", "dask", "--scheduler", three.address, "--json"]
     for form in ([], ["--compact"]):
         out = subprocess.run(

@@ -19,6 +19,7 @@ from service.settings import Settings
 from storage.matrix.reader import open_matrix
 from storage.remote.addresses import checkpoint_stat
 from storage.remote.objects import Objects
+from tests.commands import APSP
 from tests.integration.service_process import ROOT, LiveService
 from tests.integration.test_cli import ROADS, apsp, done
 from tests.integration.test_lost_runner import _RUNNER, N, submitted, told
@@ -49,7 +50,7 @@ def names(url: str, below: str = "") -> list[str]:
 @pytest.fixture
 def node(tmp_path: Path, url: str) -> Iterator[subprocess.Popen[str]]:
     """Runners on another node: nothing in common with the service but database and object store."""
-    words = [sys.executable, "-m", "service.cli.main", "runner", "--devices", "cpu", "--store", url]
+    words = [*APSP, "runner", "--devices", "cpu", "--store", url]
     words += ["--data-dir", str(tmp_path / "node"), "--database-url", database(tmp_path)]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("APSP_")}
     process = subprocess.Popen(

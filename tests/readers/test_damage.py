@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -22,6 +21,7 @@ import scipy.sparse
 from storage import readers
 from storage.errors import InvalidGraph, LimitExceeded, NotFound, StorageFailed
 from storage.readers import ReadLimits, read_graph, unforeseen
+from tests.commands import APSP
 
 
 def refused(tmp_path: Path, content: str | bytes, words: str, **options: object) -> None:
@@ -315,7 +315,7 @@ def test_a_graph_comes_through_a_pipe(tmp_path: Path) -> None:
 
 
 def test_inspect_reads_standard_input() -> None:
-    command = [sys.executable, "-m", "service.cli.main", "inspect", "--json", "/dev/stdin"]
+    command = [*APSP, "inspect", "--json", "/dev/stdin"]
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, input=b"a,b,5\nb,c,6\n", capture_output=True, check=True, cwd=root)
     assert json.loads(done.stdout)["vertices"] == 3

@@ -14,8 +14,8 @@ import typer.core
 from typer.main import get_command
 
 from service.cli import help_pages, main
+from tests.commands import APSP
 
-APSP = [sys.executable, "-m", "service.cli.main"]
 PROGRAM = get_command(main.app)
 LINES = [(name, line) for name, lines in help_pages.EXAMPLES.items() for line in lines]
 

@@ -135,7 +135,8 @@ class CompiledKernel:
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         self.function = function
         self.name = (function.__module__, function.__qualname__)
-        self.dispatcher = numba.njit(**options)(function)
+        # no C code calls kernels, and a wrapper for such calls takes some 3 % of the time of a compilation
+        self.dispatcher = numba.njit(**{"no_cfunc_wrapper": True, **options})(function)
         plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
         self._options = repr(sorted((name, repr(value)) for name, value in plain.items()))
         self._compile = self.dispatcher.compile

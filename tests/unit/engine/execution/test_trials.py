@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -258,15 +259,15 @@ def test_a_plan_waits_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan.algorithm == "dijkstra"
 
 
-@pytest.mark.parametrize(("graph", "tried"), [(graphs.road(250_000), 0), (graphs.random(250_000), 1)])
+@pytest.mark.parametrize(("make", "tried"), [(graphs.road, 0), (graphs.random, 1)])
 def test_a_gpu_tries_no_searches_of_a_deep_graph_beside_its_parts(
-    graph: Graph, tried: int, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[int], Graph], tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trial of sweeps over Seattle's roads took four seconds, and its parts a tenth of one."""
     device = Device("a model", 64 << 30, 64 << 30, dict.fromkeys(WORK_TYPES, 1.6e13))
     monkeypatch.setattr("engine.execution.survey.find_cuda", lambda _: (device, ""))
     calls: list[object] = []
     monkeypatch.setattr("engine.devices.cuda.search.trial_seconds", lambda *_, **__: calls.append(1) or 1e-4)
-    plan = make_plan(graph, Options(device="cuda"), dropped=True)
+    plan = make_plan(make(250_000), Options(device="cuda"), dropped=True)
     assert len(calls) == tried
     assert plan.algorithm == ("bellman-ford" if tried else "partitioned")

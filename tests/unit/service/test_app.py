@@ -49,9 +49,10 @@ def solved(bench: Bench, client: TestClient, request) -> tuple[str, np.ndarray]:
 
 def cpu_seconds(code: str) -> float:
     """Processor time of a fresh interpreter that runs ``code``, with bytecode at hand as an installed program has it
-    (the best of several runs, the first of which compiles), whatever PYTHONDONTWRITEBYTECODE says here."""
+    (the best of several runs, the first of which may compile), whatever PYTHONDONTWRITEBYTECODE says here."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    kept["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / f"apsp-bytecode-{os.getuid()}")
+    if kept != dict(os.environ):  # then there may be no bytecode, and this must write none beside the sources
+        kept["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / f"apsp-bytecode-{os.getuid()}")
     told = "import resource; u = resource.getrusage(resource.RUSAGE_SELF); print(u.ru_utime + u.ru_stime)"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; {told}"], cwd=ROOT, env=kept, capture_output=True, text=True, check=True

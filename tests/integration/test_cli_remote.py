@@ -21,6 +21,8 @@ from tests.commands import APSP, run_here
 from tests.integration.keyed_service import KeyedService
 from tests.stores import verify_matrix
 
+pytestmark = pytest.mark.beside
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ROADS = EXAMPLES / "helsinki_drive.csv"
 U, V = "1372477605", "25291537"

@@ -23,6 +23,8 @@ from storage.matrix.reader import open_matrix
 from tests.integration.keyed_service import KeyedService
 from tests.stores import verify_matrix
 
+pytestmark = pytest.mark.beside
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 

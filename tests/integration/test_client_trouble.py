@@ -25,6 +25,8 @@ from tests.integration.lossy_proxy import LossyProxy
 from tests.integration.service_process import LiveService
 from tests.stores import verify_matrix
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedService]:

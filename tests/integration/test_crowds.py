@@ -17,6 +17,8 @@ import pytest
 
 from tests.integration.service_process import ROOT, LiveService
 
+pytestmark = pytest.mark.beside
+
 FILES = 256
 
 

@@ -14,6 +14,8 @@ from storage.jobs.keys import KeyStore
 from storage.jobs.store import JobStore
 from tests.integration.service_process import LiveService
 
+pytestmark = pytest.mark.beside
+
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:

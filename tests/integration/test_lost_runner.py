@@ -22,6 +22,8 @@ from storage.matrix.reader import open_matrix
 from tests.stores import verify_matrix
 from tests.unit.service.support import Bench
 
+pytestmark = pytest.mark.beside
+
 ROOT = Path(__file__).resolve().parents[2]
 N = 900
 #: A runner that tells in which round it begins, commits in the middle of a round, and is killed there.

@@ -23,6 +23,8 @@ from tests.integration.keyed_service import KeyedService, Solved, solve_line
 from tests.integration.nginx_process import Nginx, need_nginx
 from tests.integration.service_process import ROOT
 
+pytestmark = pytest.mark.beside
+
 PAGE = "https://maps.example"
 TILE = "distances/c/0/1"
 

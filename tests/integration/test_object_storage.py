@@ -27,6 +27,8 @@ from tests.s3 import S3Server
 from tests.stores import verify_matrix
 from tests.unit.service.support import Bench
 
+pytestmark = pytest.mark.beside
+
 #: commits reach the object store before the runner is killed
 _SENT = """
 from storage.remote.writer import RemoteMatrix

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from engine.model.system import usable_processors
 from tests.integration.service_process import USUAL_RUNNERS, LiveService
+
+pytestmark = pytest.mark.beside
 
 
 def test_a_short_job_is_solved_beside_a_long_one(tmp_path: Path):

@@ -22,6 +22,8 @@ from service.settings import Settings
 from service.state import Service
 from tests.unit.service.support import Bench, small_graph
 
+pytestmark = pytest.mark.beside
+
 
 @dataclass
 class Site:

@@ -20,6 +20,8 @@ from zarr.storage import FsspecStore
 
 from tests.integration.keyed_service import KeyedService, Solved, solve_line
 
+pytestmark = pytest.mark.beside
+
 PAGE = "https://maps.example"
 ZARRITA = Path(__file__).parent / "zarrita"
 TILE = "distances/c/0/1"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.algorithms import dijkstra
 from engine.algorithms.context import SolveContext
-from engine.model.backend import Backend
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
 
 
-def solve(context: SolveContext, backend: Backend) -> None:
+def solve(context: SolveContext, backend: CpuBackend) -> None:
     """Find the distances of a solve by breadth-first searches, with as many threads as ``backend`` has.
 
     Raises:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,17 @@ import numpy.typing as npt
 from engine.algorithms.context import SolveContext
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
-from engine.model.backend import Arcs, Array, Backend, LevelReduction, RowSearches, RowsWanted
+from engine.model.backend import Arcs, Array, LevelReduction, RowsWanted
 from engine.model.problem import changed
 from engine.model.progress import Monitor
 from engine.model.rows import AnyOrderSink, ArraySink, KnownRows, Sink
 from engine.planning.constants import BUSY_ROWS
 from engine.rows.dense import ClosedRows, write_rows
 from engine.rows.pipeline import RowPipeline, place_of
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
+    from engine.devices.cpu.searches import Searches
 
 #: Seconds that a batch should take.  Between batches progress is reported and a request to stop is noticed.
 BATCH_SECONDS: Final = 0.3
@@ -101,7 +105,7 @@ class RowSearch:
     seconds: float | None = None
 
 
-def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> None:
+def solve(context: SolveContext, backend: CpuBackend, arcs: Arcs | None = None) -> None:
     """Search the distances of a rectangle.
 
     If the plan says so, searches begin at the targets and follow the reversed arcs.
@@ -131,7 +135,7 @@ def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> 
     write_rows(closed, context.sink, monitor, backend.threads)
 
 
-def run(backend: Backend, search: RowSearch) -> None:
+def run(backend: CpuBackend, search: RowSearch) -> None:
     """Search the distances from some sources; at most two batches of rows are held in memory.
 
     Args:
@@ -157,7 +161,7 @@ def run(backend: Backend, search: RowSearch) -> None:
 
     in_any_order = targets is None and bool(getattr(sink, "any_order", False))
 
-    def begin(rows: range, block: Array) -> RowSearches:
+    def begin(rows: range, block: Array) -> Searches:
         own = changed(asked, take=partial(cast("AnyOrderSink", sink).take, rows.start)) if in_any_order else asked
         return backend.begin_search(search.arcs, sources[rows.start : rows.stop], block, own)
 

@@ -15,18 +15,23 @@ threads run.  Undirected graphs need half of the work: entries below the diagona
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from engine.algorithms.products import clamp_diagonal, multiply, settle_all
 from engine.devices.rounds import Action, RoundOrder
-from engine.model.backend import Array, Backend
+from engine.model.backend import Array
 from engine.model.blocks import LEAF, PIVOT, STRIPE, Span, cut
 from engine.model.progress import Monitor
 from engine.planning.cost_dense import blocked_updates, kleene_updates, split_point
 
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
+
 
 def recursive(
-    backend: Backend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
+    backend: CpuBackend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
 ) -> None:
     """Turn the matrix of arc weights into the matrix of distances (close it), in the recursive order.
 
@@ -47,7 +52,7 @@ def recursive(
 
 
 def blocked(
-    backend: Backend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
+    backend: CpuBackend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
 ) -> None:
     """Turn the matrix of arc weights into the matrix of distances (close it), in rounds of PIVOT vertices.
 
@@ -82,7 +87,7 @@ class _Solve:
     A *span* is a range of vertices.
     """
 
-    def __init__(self, backend: Backend, d: Array, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
+    def __init__(self, backend: CpuBackend, d: Array, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
         self._backend, self._d, self._monitor = backend, d, monitor
         self._nonnegative, self._symmetric = nonnegative, symmetric
         self._stripe = np.empty(0, d.dtype)

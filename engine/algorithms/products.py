@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from engine.model.backend import Array, Backend
+from engine.model.backend import Array
 from engine.model.blocks import GRAIN, cut, triangle
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
 
 #: Most work of a thread between two calls of the monitor: updates times the bytes of an entry.  This work takes 0.04 s
 #: with the widest vectors, and half a second with the narrowest vectors.
@@ -19,7 +22,7 @@ SIDE: Final = 2048
 
 
 def multiply(
-    backend: Backend, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False, monitor: Monitor
+    backend: CpuBackend, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False, monitor: Monitor
 ) -> None:
     """Set C to min(C, A (x) B), the min-plus product, piece by piece.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from engine.algorithms import breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.algorithms.context import SolveContext
 from engine.graph.profile import GraphProfile
-from engine.model.backend import Array, Backend
+from engine.model.backend import Array
 from engine.rows.dense import ClosedRows, weight_matrix, write_rows
 from engine.rows.pipeline import place_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
 
 
-def _dense(context: SolveContext, backend: Backend) -> tuple[Array, GraphProfile]:
+def _dense(context: SolveContext, backend: CpuBackend) -> tuple[Array, GraphProfile]:
     """Return the weight matrix and the graph; weights are reduced in both if products need that (decision 006).
 
     If the sink is an array of the working type for the whole matrix, the weights are written into that array.
@@ -28,7 +28,7 @@ def _dense(context: SolveContext, backend: Backend) -> tuple[Array, GraphProfile
     return weight_matrix(relaxed.graph, context.kind, context.monitor, backend.threads, place), relaxed
 
 
-def _floyd_warshall(order: Callable[..., None], context: SolveContext, backend: Backend) -> None:
+def _floyd_warshall(order: Callable[..., None], context: SolveContext, backend: CpuBackend) -> None:
     matrix, relaxed = _dense(context, backend)
     symmetric, nonnegative = not relaxed.graph.directed, relaxed.nonnegative
     order(backend, matrix, nonnegative=nonnegative, symmetric=symmetric, monitor=context.monitor)
@@ -36,7 +36,7 @@ def _floyd_warshall(order: Callable[..., None], context: SolveContext, backend: 
     write_rows(closed, context.sink, context.monitor, backend.threads)
 
 
-def _squaring(context: SolveContext, backend: Backend) -> None:
+def _squaring(context: SolveContext, backend: CpuBackend) -> None:
     (matrix, relaxed), sources = _dense(context, backend), context.rectangle.sources
     result = squaring.power(
         backend,

@@ -8,19 +8,24 @@ updates is used.  Both ways end early if a power equals the previous one.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.products import clamp_diagonal, multiply, settle_all
 from engine.devices import powers
-from engine.model.backend import Array, Backend
+from engine.model.backend import Array
 from engine.model.blocks import GRAIN, cut
 from engine.model.progress import Monitor
 from engine.planning.cost_squaring import Schedule, power_updates, row_updates
 
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
+
 
 def power(
-    backend: Backend,
+    backend: CpuBackend,
     d: Array,
     hops: int | None,
     *,
@@ -71,7 +76,7 @@ class _CpuProducts:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: CpuBackend,
         nonnegative: bool,
         symmetric: bool,
         monitor: Monitor,

@@ -22,7 +22,7 @@ from engine.execution.search_cuda import ALGORITHMS as SEARCHES
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.algorithms import ALGORITHMS
-from engine.model.backend import Arcs, Backend
+from engine.model.backend import Arcs
 from engine.model.device_layout import form_of
 from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.plan import Candidate, Plan
@@ -248,7 +248,7 @@ def relax_rate(kind: WorkType, threads: int, products: int = PRODUCTS) -> float:
         backend.shutdown()
 
 
-def _relax_once(backend: Backend, kind: WorkType) -> None:
+def _relax_once(backend: CpuBackend, kind: WorkType) -> None:
     """Load the kernels of a product; raise NotCompiledError if they were never compiled."""
     side = np.zeros((TINY, TINY), kind.dtype)
     try:

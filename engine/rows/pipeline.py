@@ -15,16 +15,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.backend import Backend, RowsDone, RowSearches
+from engine.model.backend import RowsDone
 from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
 from engine.model.rows import Array, FactSink, Sink
 from storage.errors import Cancelled
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
+    from engine.devices.cpu.searches import Searches
 
 #: Number of entries that are written at once, so that they fit in a cache; a write has at least the rows of one tile.
 PIECE: Final = 2**18
@@ -67,7 +71,7 @@ class _Batch:
     first: int
     buffer: Array
     block: Array
-    searches: RowSearches
+    searches: Searches
     left: int = 0
 
 
@@ -87,7 +91,7 @@ class RowPipeline:
 
     def __init__(
         self,
-        begin: Callable[[range, Array], RowSearches],
+        begin: Callable[[range, Array], Searches],
         batches: Iterable[range],
         sink: Sink,
         monitor: Monitor,
@@ -112,7 +116,7 @@ class RowPipeline:
         self._error: BaseException | None = None
         self._done, self._told, self._last = 0, 0, time.perf_counter()
 
-    def run(self, backend: Backend, *, at_once: bool = False) -> None:
+    def run(self, backend: CpuBackend, *, at_once: bool = False) -> None:
         """Search and write all rows.
 
         Args:

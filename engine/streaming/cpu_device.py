@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.algorithms.products import multiply
-from engine.model.backend import Array, Backend
+from engine.model.backend import Array
 from engine.model.dtypes import settle
 from engine.model.stripe_device import StripeJob
 from engine.model.tiling import round_updates
 from engine.streaming.cpu_panels import Checks, check_diagonal, close_panel
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
 
 
 class CpuStreamer:
@@ -24,7 +28,7 @@ class CpuStreamer:
 
     name = "cpu"
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: CpuBackend) -> None:
         self._backend = backend
         self._job: StripeJob
         self._resident: dict[int, Array] = {}

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.algorithms import floyd_warshall
 from engine.algorithms.products import clamp_diagonal, multiply
-from engine.model.backend import Array, Backend
+from engine.model.backend import Array
 from engine.model.blocks import cut
 from engine.model.dtypes import settle, work_type
 from engine.model.progress import Monitor
 from engine.model.stripe_device import StripeJob, below_zero, diagonal
 from engine.model.tiling import CLOSED, FINISHED, Span
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
 
 
 class CpuPanels:
@@ -26,7 +30,7 @@ class CpuPanels:
     keeps = False
     most_held = 0
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: CpuBackend) -> None:
         self._backend = backend
         self._job: StripeJob
         self._memory: Array | None = None
@@ -130,7 +134,7 @@ class Checks(Monitor):
 
 
 def close_panel(
-    backend: Backend, panel: Array, span: Span, k: int, *, nonnegative: bool, monitor: Monitor
+    backend: CpuBackend, panel: Array, span: Span, k: int, *, nonnegative: bool, monitor: Monitor
 ) -> None:  # fmt: skip
     """Run Floyd-Warshall inside the pivot block C, then set P <- min(P, C (x) P) for the whole panel P.
 

@@ -22,7 +22,7 @@ from engine.model.system import usable_processors
 
 
 class CudaBackend:
-    """The verbs of :class:`engine.model.backend.Backend` on one GPU.
+    """The verbs of :class:`engine.devices.cpu.backend.CpuBackend` on one GPU.
 
     Arrays may be NumPy's, which are copied to the device and back, or cupy's, which stay there; one call does not mix
     them.  Work is queued on the current stream of the device; calls with NumPy arrays return when the result is there.

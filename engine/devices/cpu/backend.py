@@ -1,4 +1,8 @@
-"""The CPU backend: vector kernels compiled by numba, run by a team of threads."""
+"""The CPU backend: vector kernels compiled by numba, run by a team of threads.
+
+Algorithms decide which block is relaxed next and call only these operations.  What they promise is tested in
+``tests/contracts/backend.py``, to which the tests hold the kernels of a GPU, too.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,10 @@ from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 
 
 class CpuBackend:
-    """The operations of :class:`engine.model.backend.Backend` on this machine's processors.
+    """The operations of this machine's processors.
+
+    The last axis of every array is contiguous, and all arrays of a call have the same working type
+    (``engine.model.dtypes``).
 
     Not re-entrant: one call at a time.  ``engine.devices.cpu.vector`` chooses the instructions.
 
@@ -46,7 +53,19 @@ class CpuBackend:
         return self._team.threads
 
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
-        """Compute C <- min(C, A (x) B); results do not depend on the number of threads, not even in the last bit.
+        """Set C to min(C, A (x) B), the min-plus product, in place; results do not depend on the number of threads, not
+        even in the last bit.
+
+        Unreachable entries stay unreachable; unreachable integers may end up at any value above ``largest``
+        (``engine.model.dtypes.settle`` repairs them).
+
+        Args:
+            c: shape (m, n); it may not overlap ``a`` or ``b``.
+            a: shape (m, k).
+            b: shape (k, n).
+            nonnegative: promises that A, B and C hold no entry below zero and no -0.0.
+            upper: promises that C is square and that the product is symmetric; only entries on and above the diagonal
+                need be right afterwards.
 
         Raises:
             ValueError: shapes or types do not match, or rows are not contiguous.
@@ -68,10 +87,11 @@ class CpuBackend:
             self._team.run(_relax_items, *arguments, most=threads)
 
     def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:  # noqa: ARG002
-        """Run Floyd-Warshall inside ``d`` in the calling thread; it is meant for blocks that fit the cache.
+        """Run Floyd-Warshall inside ``d`` in the calling thread; it is meant for blocks that fit the cache.  Afterwards
+        the block equals its own min-plus square.
 
         Args:
-            d: square, changed in place.
+            d: shape (n, n), changed in place; a diagonal of zeros stays zero.
             nonnegative: promises that no entry is below zero or -0.0.
             symmetric: has no effect: a symmetric block stays symmetric, bit for bit.
 
@@ -87,6 +107,12 @@ class CpuBackend:
 
     def transpose(self, out: Array, a: Array, *, lower: bool = False) -> None:
         """Write the transpose of ``a`` to ``out``.
+
+        Args:
+            out: shape (m, n).
+            a: shape (n, m); it does not overlap ``out``.  Only with ``lower``, ``a`` may be ``out`` itself, a square
+                block.
+            lower: write only the entries below the diagonal.
 
         Raises:
             ValueError: shapes or types do not match, or rows are not contiguous.
@@ -110,7 +136,16 @@ class CpuBackend:
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
     ) -> None:
-        """Run one shortest-path search per source."""
+        """Make one shortest-path search per source; ``out[i]`` becomes the row of ``sources[i]``.
+
+        Sums are held in float64 or int64 and rounded once into ``out``.
+
+        Args:
+            arcs: the arcs, none of them negative.
+            sources: vertex indices.
+            out: shape (sources, n), or (sources, targets) with ``targets``.
+            unit, targets, cutoff: as in :class:`engine.model.backend.RowsWanted`.
+        """
         searches = self.begin_search(arcs, sources, out, RowsWanted(unit, targets, cutoff))
 
         def work(worker: int) -> None:
@@ -123,8 +158,11 @@ class CpuBackend:
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> Searches:
-        """Prepare one shortest-path search per source, and return the searches, cut into pieces for the threads of
-        :meth:`share`.
+        """Prepare the searches of :meth:`search`, and return them cut into pieces for the threads of :meth:`share`.
+
+        Args:
+            arcs, sources, out: as in :meth:`search`.
+            wanted: what the caller promises, and what it wants.
         """
         from engine.devices.cpu.search import SearchBatch
 
@@ -133,7 +171,13 @@ class CpuBackend:
         return Searches([*copies, *batch.pieces(left, self.threads, self._spaces)])
 
     def share(self, work: Callable[[int], None], most: int | None = None) -> None:
-        """Call ``work(worker)`` once in each thread, and wait for all threads; the calling thread is number 0."""
+        """Call ``work(worker)`` once in each thread, and wait for all calls; the calling thread is number 0.
+
+        Args:
+            work: takes the number of the thread.
+            most: the number of threads to begin with; None for all.  :meth:`widen` lets the remaining threads take
+                part.
+        """
         self._team.run(work, most=most)
 
     def widen(self) -> None:

@@ -119,7 +119,7 @@ def split_evenly(rows: Indices, parts: int) -> list[Indices]:
 
 
 class Searches:
-    """The searches of one batch, an :class:`engine.model.backend.RowSearches`; several threads may call all methods.
+    """The searches of one batch, cut into pieces; several threads may call all methods.
 
     Args:
         pieces: the searches.
@@ -144,6 +144,11 @@ class Searches:
     def take(self, worker: int, then: RowsDone | None = None) -> tuple[int, bool]:
         """Do one piece, if one is waiting.
 
+        Args:
+            worker: number of the calling thread.
+            then: called with the numbers of the rows that the piece has finished, int64, if there are any, and with
+                their facts if these are known.
+
         Returns:
             The number of rows finished, and whether all searches of the batch are done, which is True for exactly one
             call.
@@ -165,11 +170,16 @@ class Searches:
             return len(done.rows), not self._pieces and self._running == 0
 
     def take_all(self, threads: int, seconds: float, then: RowsDone | None = None) -> tuple[int, bool]:
-        """Do all pieces that one compiled call can do in several threads, if there are some.
+        """Do all pieces that one compiled call can do in several threads, if there are some; one thread calls this
+        before any other thread takes a piece.
+
+        Args:
+            threads: the number of threads to use.
+            seconds: time limit; no piece begins when this number of seconds has passed.
+            then: as in :meth:`take`; called once, with all rows that are finished.
 
         Returns:
-            The number of rows finished, and whether all searches of the batch are done, which is True for exactly one
-            call.
+            As :meth:`take`.
         """
         with self._lock:
             waiting = list(self._pieces)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
 from engine.algorithms.products import multiply
 from engine.distributed.messages import DistributedJob
-from engine.model.backend import Array, Backend
+from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES, settle
 from engine.model.stripe_device import StripeJob
 from engine.model.tier import Tier
 from engine.streaming.cpu_panels import Checks, check_diagonal, close_panel
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
 
 
 class WorkerDevice(Protocol):
@@ -95,7 +98,7 @@ class CpuWorkerDevice:
         check: called between pieces of a product; it raises an error if the solve should stop.
     """
 
-    def __init__(self, job: DistributedJob, backend: Backend, check: Callable[[], None]) -> None:
+    def __init__(self, job: DistributedJob, backend: CpuBackend, check: Callable[[], None]) -> None:
         self._backend, self._monitor = backend, Checks(check)
         self._n, self._tiling, self._nonnegative = job.n, job.tiling, job.nonnegative
         self._dtype = WORK_TYPES[job.plan.dtype].dtype

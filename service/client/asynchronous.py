@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path as FilePath
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import anyio
@@ -130,9 +129,7 @@ class AsyncClient(ClientMethods["AsyncJob", "AsyncResult"], Awaited):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def run(self, flow: Flow[T]) -> T:

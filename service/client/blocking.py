@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx2
@@ -139,9 +138,7 @@ class Client(ClientMethods["Job", "Result"], Blocking):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def run(self, flow: Flow[T]) -> T:

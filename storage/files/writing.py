@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from storage.errors import Conflict
@@ -163,9 +162,7 @@ class Writing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

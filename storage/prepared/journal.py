@@ -13,7 +13,6 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from storage.errors import StorageFailed
@@ -173,9 +172,7 @@ class PreparedJournal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process == os.getpid() and (self._done or not self.record):  # a forked child must not remove the files
             with contextlib.suppress(OSError):  # the record is removed first: it must not remain without its files
                 (self._base / RECORD).unlink(missing_ok=True)

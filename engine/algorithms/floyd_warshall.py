@@ -57,14 +57,7 @@ def blocked(
     """Turn the matrix of arc weights into the matrix of distances (close it), in rounds of PIVOT vertices.
 
     Args:
-        backend: relaxes and closes blocks.
-        d: square matrix of arc weights (n x n), zero on the diagonal; becomes the matrix of distances.
-        nonnegative: promises that no entry is below zero; otherwise there must be no negative cycle.
-        symmetric: promises that ``d`` is symmetric, for half the work.
-        monitor: receives the progress, in updates, and can stop the run.
-
-    Raises:
-        Cancelled: the monitor asked to stop; ``d`` then holds lengths of walks, not all of them shortest.
+        backend, d, nonnegative, symmetric, monitor: as in :func:`recursive`, which raises the same errors.
     """
     n = len(d)
     solve = _Solve(backend, d, nonnegative, symmetric, monitor or Monitor())

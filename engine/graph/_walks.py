@@ -85,9 +85,7 @@ def grow_back(indptr, heads, weights, hub, limit, labels, passes):  # type: igno
     No reversed arcs are needed, and in a dense graph only a few of the arcs are read.
 
     Args:
-        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
-        heads: int32, shape (arcs,): the head of each arc.
-        weights: whole numbers, none negative, shape (arcs,).
+        indptr, heads, weights: CSR of the arcs, as in :func:`grow_tree`.
         hub: the last vertex of the walks.
         limit: the largest label.
         labels: int64, shape (n,), receives the labels.
@@ -121,8 +119,7 @@ def strong_components(indptr, heads):  # type: ignore[no-untyped-def]
     """Find the strongly connected components (Tarjan 1972); an arc never leads to a component of a higher number.
 
     Args:
-        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
-        heads: int32, shape (arcs,): the head of each arc.
+        indptr, heads: CSR of the arcs, as in :func:`grow_tree`.
 
     Returns:
         The component of each vertex, int32, shape (n,); the vertices by ascending component, int32, shape (n,).
@@ -175,8 +172,7 @@ def both_ways(indptr, heads):  # type: ignore[no-untyped-def]
     """Add the reverse of each arc, in O(n + m) time; if both arcs of a pair exist, each is twice in the result.
 
     Args:
-        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
-        heads: int32, shape (arcs,): the head of each arc.
+        indptr, heads: CSR of the arcs, as in :func:`grow_tree`.
 
     Returns:
         ``indptr`` and ``heads`` of the arcs and their reverses.
@@ -205,9 +201,7 @@ def walk_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  # t
     """Label vertices with the length of a walk of fewest arcs from one of the hubs, along arcs inside components.
 
     Args:
-        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
-        heads: int32, shape (arcs,): the head of each arc.
-        weights: whole numbers, none negative, shape (arcs,).
+        indptr, heads, weights: CSR of the arcs, as in :func:`grow_tree`.
         component: shape (n,); arcs between different components are ignored.
         hubs: vertices.
         limit: the largest label.
@@ -243,13 +237,7 @@ def search_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  #
     """Label vertices with the distance from the nearest hub, along arcs inside components (Dijkstra 1959).
 
     Args:
-        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
-        heads: int32, shape (arcs,): the head of each arc.
-        weights: whole numbers, none negative, shape (arcs,).
-        component: shape (n,); arcs between different components are ignored.
-        hubs: vertices.
-        limit: the largest label.
-        labels: int64, shape (n,), receives the labels; -1 for vertices that no hub reaches.
+        indptr, heads, weights, component, hubs, limit, labels: as in :func:`walk_from_hubs`.
 
     Returns:
         Whether all labels are within the limit.
@@ -310,9 +298,7 @@ def longest_chain(indptr, heads, weights, component, order, through, limit):  # 
     """Return the length of the longest chain of components.
 
     Args:
-        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
-        heads: int32, shape (arcs,): the head of each arc.
-        weights: whole numbers, none negative, shape (arcs,).
+        indptr, heads, weights: CSR of the arcs, as in :func:`grow_tree`.
         component: shape (n,): the component of each vertex, from :func:`strong_components`.
         order: shape (n,): the vertices by ascending component, from :func:`strong_components`.
         through: int64, shape (components,): the length that each component adds; negative for a component that no chain

@@ -33,22 +33,13 @@ class Candidate:
     """One algorithm with its predicted costs.
 
     Attributes:
-        algorithm: name, e.g. ``dijkstra``.
-        memory: projected peak of host memory, bytes.
+        algorithm, memory, seconds, phases, device, device_memory, tier, streaming, batch, workers, devices: as in
+            :class:`Plan`.
         disk: bytes of disk.
-        seconds: predicted wall time.
-        phases: the predicted phases, in order.
         feasible: whether the candidate can do the job on this machine.
         rejected: why it was not selected, with numbers; None for the selected candidate.
-        device: ``cpu`` or ``cuda``.
-        device_memory: projected peak of the GPU's memory, bytes.
-        tier: where the matrix lies during the solve: ``device``, ``host`` or ``store``.
-        streaming: how the matrix is cut into stripes and rounds; None where it is not streamed.
         from_targets: searches begin at the targets and follow the arcs backwards, because the targets are fewer than
             the sources; stored as ``turned``.
-        batch: the number of rows that are searched or swept before they are written; 0 where rows are not in batches.
-        workers: number of workers of a Dask scheduler; 0 where this process solves.
-        devices: number of GPUs of this process that share a streamed matrix; 1 where it is not streamed, or on the CPU.
     """
 
     algorithm: str

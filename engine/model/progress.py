@@ -38,9 +38,7 @@ class Monitor:
         """Report that a phase continues after an interruption by another phase; this base class begins it again.
 
         Args:
-            phase: name of the phase.
-            total: units of work in the phase.
-            unit: name of the unit.
+            phase, total, unit: as in :meth:`begin`.
             done: units that were done before the interruption.
         """
         self.begin(phase, total, unit)
@@ -91,9 +89,7 @@ class PhaseClock(Monitor):
         """Stop the clock of the previous phase and start the clock of ``phase``.
 
         Args:
-            phase: name of the phase.
-            total: units of work in the phase.
-            unit: name of the unit.
+            phase, total, unit: as in :meth:`Monitor.begin`.
         """
         self.stop()
         self._phase, self._begun, self._done, self._away = phase, (phase, total, unit), 0, False

@@ -138,17 +138,8 @@ def run(
 
     Args:
         tiling: how the matrix is cut; ``tiling.passes`` is set.
-        tier: holds the matrix.
-        devices: the devices that compute; any number, of any speed.
-        monitor: receives the number of updates (phase ``relax``) and is asked whether to stop, in the calling thread.
-        nonnegative: promises that no entry is below zero; if False, there must be no negative cycle.
+        tier, devices, monitor, nonnegative: as in :func:`engine.streaming.schedule.run`, which raises the same errors.
         levels: shape (stripes,), the level that each stripe has reached, -1 for none; None if no stripe has a level.
-
-    Raises:
-        Cancelled: the monitor asked to stop; the tier contains whole stripes only.
-        BelowZero: the distance of a vertex to itself is negative (for floats this may be rounding, so it is not
-            checked).
-        DoesNotFit, SolveFailed, StorageFailed: a device or the tier failed; the tier is consistent nevertheless.
     """
     if tier.n:
         reached = np.full(tiling.stripes(tier.n), -1, np.int64) if levels is None else levels.copy()

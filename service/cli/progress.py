@@ -162,9 +162,7 @@ class ProgressMonitor(Monitor):
         """Continue a phase after an interruption.  The rate leaves out the seconds of the interruption.
 
         Args:
-            phase: name of the phase.
-            total: units of work in it; 0 if unknown.
-            unit: what is counted, such as rows or bytes.
+            phase, total, unit: as in :meth:`begin`.
             done: units that were done before the interruption.
         """
         name, seconds = self._interrupted

@@ -241,9 +241,7 @@ class JobMonitor(Monitor):
         """Report that a phase goes on after compiling has interrupted it.
 
         Args:
-            phase: name of the phase.
-            total: units of work in it; 0 if unknown.
-            unit: what is counted.
+            phase, total, unit: as in :meth:`begin`.
             done: units that were done before the interruption.
         """
         self._begin(phase, total, unit, done)

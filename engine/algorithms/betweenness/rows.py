@@ -49,6 +49,9 @@ class RowPasses:
     #: The arcs that are tight for any of sixteen sources can form cycles.  The vertices of a cycle are visited at most
     #: this number of times, forwards and backwards, to find their order; vertices that remain are sorted by distance.
     PASSES: ClassVar[int] = 16
+    #: With hops, this number of vertices on cycles through each other, or more, are sorted by distance at once: on
+    #: p2p-Gnutella08, with 1,425 of them in each group of sources, this saves a tenth of the time.
+    MANY: ClassVar[int] = 64
 
     def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices, Floats], kept: Floats) -> None:
         self._sources, self._kept, self._unit = sources, kept, len(arcs.weights) == 0
@@ -58,9 +61,8 @@ class RowPasses:
         weights = np.ones(len(arcs.heads), np.int32) if self._unit else arcs.weights
         # an arc longer than any distance is never tight; its weight is limited, so that sums with distances fit int32
         lengths = np.minimum(weights[places], WORK_TYPES["int32"].largest).astype(np.int32)
-        most = int(np.diff(indptr[inner:]).max(initial=0))
         last = indptr[inner]
-        self._sinks = indptr[inner:] - last, tails[last:], lengths[last:], places[last:], np.empty(most, Mask)
+        self._sinks = indptr[inner:] - last, tails[last:], lengths[last:], places[last:]
         into, heads = indptr[: inner + 1], np.repeat(np.arange(inner, dtype=np.int32), np.diff(indptr[: inner + 1]))
         self._into = heads, tails[:last], lengths[:last], places[:last], np.flatnonzero(np.diff(into) == 0)
         self._arcs = _without_sinks(Arcs(arcs.indptr, arcs.heads, weights), inner)
@@ -93,7 +95,8 @@ class RowPasses:
         backend = (BreadthFirst if self._unit else CpuBackend)(1)
         block = np.empty((self._held, self._inner), self._kind.dtype)
         space = self._space(flows=len(sums[3]) > 0)
-        sinks = *self._sinks[:-1], self._sinks[-1].copy()
+        own = self._sources[1][self._sources[0] < self._inner]  # a source among the sinks reaches nothing
+        sinks = self._sinks_of(each=len(sums[2]) > 0 or len(sums[3]) > 0 or bool((own >= self._inner).any()))
 
         def search(rows: Indices) -> int:
             rows = rows[self._sources[0][rows] < self._inner]
@@ -108,6 +111,21 @@ class RowPasses:
 
         return search
 
+    def _sinks_of(self, *, each: bool) -> tuple[Any, ...]:
+        """Return the sinks as :func:`engine.devices.cpu.betweenness.sinks.add_sinks` takes them.
+
+        Args:
+            each: visit every sink: the flow over arcs or that ends at each vertex is wanted, or some source sends
+                nothing to a sink.  Otherwise the tail of its arc stands for a sink with one arc in.
+        """
+        indptr, tails, *_ = self._sinks
+        counts = np.diff(indptr)
+        single = np.flatnonzero((counts == 1) & (not each))
+        before, place = np.unique(tails[indptr[single]], return_inverse=True)
+        sent = np.bincount(place, self._kept[self._inner + single], len(before))
+        visited = np.flatnonzero((counts != 1) | each)
+        return *self._sinks, visited, before, sent, np.empty(int(counts.max(initial=0)), Mask)
+
     def _space(self, *, flows: bool) -> tuple[Any, ...]:
         """Return the work space of a thread; ``flows`` says whether the flow over arcs is counted."""
         n, arcs = self._inner, len(self._arcs.heads) + 1
@@ -119,7 +137,7 @@ class RowPasses:
             *(np.empty(n, np.int32) for _ in range(2)),
         )
         places = np.empty(n, np.int32), np.zeros(n, Mask)
-        taken = np.empty(LANES * n, np.int32), np.empty(LANES * n, Mask)
+        taken = np.empty(LANES * n + 1, np.int32), np.empty(LANES * n + 1, Mask)
         return (
             aligned(n, self._kind.dtype),
             np.empty(n, np.int32),
@@ -130,7 +148,7 @@ class RowPasses:
             places,
             np.empty(n, np.int32),
             taken,
-            self.PASSES,
+            (self.PASSES, self.MANY if self._unit else n + 1),
             np.zeros(len(self._kept), np.uint32),
             aligned(n, np.dtype(np.float64)),
             aligned(n, np.dtype(np.float64)),

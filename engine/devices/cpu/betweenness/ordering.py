@@ -15,11 +15,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.devices.cpu.betweenness.vectors import LANES, Mask
+from engine.devices.cpu.betweenness.vectors import (
+    LANES,
+    Mask,
+    count_lanes,
+    equal,
+    lengths_of,
+    same_length,
+    shorter,
+    store_lengths,
+)
 from engine.graph.kernels import njit
 
 #: The mark of a vertex that has its place in the order; all other marks are smaller.
 PLACED = 2**31 - 1
+#: The number of distances for which the vertices of a component are visited.
+LEVELS = 24
 
 
 @njit(nogil=True, cache=True)
@@ -57,6 +68,36 @@ def _by_length(members, tight, columns, rest, taken, count):  # type: ignore[no-
             count += 1
             rest[v] &= ~mine
     return count
+
+
+@njit(nogil=True, cache=True)
+def _by_level(members, columns, far, rest, taken, count):  # type: ignore[no-untyped-def]
+    """Take the vertices of a component one distance after the other, where each arc has the length 1.
+
+    Lanes in which a vertex is ``LEVELS`` or more steps beyond the nearest vertex are left.  The arguments are as in
+    :func:`_take_apart`; ``far`` is the distance that stands for *unreachable*.
+
+    Returns:
+        The number of entries in ``taken``, and the number of entries of ``rest`` that are left, counted by lanes.
+    """
+    listed, lanes = taken
+    least, left = np.empty((1, LANES), np.int32), np.int64(0)
+    nearest = same_length(far)
+    for v in members:
+        nearest = shorter(columns, nearest, np.int64(v), np.int32(0), far)
+        left += count_lanes(np.int64(rest[v]))
+    store_lengths(least, 0, nearest)
+    low = least.min()
+    for length in range(low, low + LEVELS):
+        if left == 0:
+            break
+        for v in members:
+            mine = np.int64(rest[v]) & equal(lengths_of(columns, np.int64(v)), np.int32(length))
+            listed[count], lanes[count] = v, Mask(mine)
+            count += mine != 0
+            rest[v] &= ~Mask(mine)
+            left -= count_lanes(mine)
+    return count, left
 
 
 @njit(nogil=True, cache=True)
@@ -110,11 +151,12 @@ def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: i
 
 
 @njit(nogil=True, cache=True)
-def _finish(members, tight, columns, space, taken, count, passes):  # type: ignore[no-untyped-def]
+def _finish(members, known, space, taken, count, limits):  # type: ignore[no-untyped-def]
     """Take all vertices of a component, and return the new number of entries in ``taken``.
 
-    The arguments are as in :func:`_take_apart`; ``space`` is as in :func:`order_vertices`.
+    ``members`` and ``count`` are as in :func:`_take_apart`, the other arguments as in :func:`order_vertices`.
     """
+    tight, _, columns, far = known
     mark, rest = space
     listed, lanes = taken
     for v in members:
@@ -124,18 +166,22 @@ def _finish(members, tight, columns, space, taken, count, passes):  # type: igno
         listed[count], lanes[count] = v, rest[v]
         rest[v] = 0
         return count + 1
+    passes, many = limits
+    if len(members) >= many:
+        count, left = _by_level(members, columns, far, rest, taken, count)
+        if left == 0:
+            return count
     return _take_apart(members, tight, columns, rest, taken, count, passes)
 
 
 @njit(nogil=True, cache=True)
-def _descend(root, known, walk, space, taken, counts, passes):  # type: ignore[no-untyped-def]
+def _descend(root, known, walk, space, taken, counts, limits):  # type: ignore[no-untyped-def]
     """Search from ``root`` against the direction of the tight arcs, and take every component that is found.
 
     The arguments are as in :func:`order_vertices`.  ``counts`` holds the next free mark and the number of entries in
     ``taken``; their new values are returned.
     """
-    tight, flags, columns = known
-    ends, tails, masks = tight
+    (ends, tails, masks), flags, _, _ = known
     left, path, nexts, lows, heights = walk
     mark, rest = space
     seen, count = counts
@@ -168,7 +214,7 @@ def _descend(root, known, walk, space, taken, counts, passes):  # type: ignore[n
         if low == mark[v]:
             # the component of ``v``: all vertices without a place that the search has finished since it found ``v``
             members = left[heights[depth] : height]
-            count = _finish(members, tight, columns, space, taken, count, passes)
+            count = _finish(members, known, space, taken, count, limits)
             height = heights[depth]
         if depth == 0:
             return seen, count
@@ -201,28 +247,29 @@ def sort_roughly(keys, order, counts):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def order_vertices(known, walk, space, order, taken, passes):  # type: ignore[no-untyped-def]
+def order_vertices(known, walk, space, order, taken, limits):  # type: ignore[no-untyped-def]
     """Put the vertices that sixteen sources reach in an order in which all shortest paths from these sources ascend.
 
     Args:
-        known: three entries:
+        known: four entries:
             the arcs that are tight for some source, as three arrays: where the arcs into each vertex begin, as in CSR,
             int64, shape (n + 1,); the tail of each arc, int32; and a mask of the sources for which the arc is tight;
             flags of the vertices, uint32, shape (n,): the low LANES bits are the lanes of which a vertex is the source;
-            the distances from the sources, shape (n, LANES).
+            the distances from the sources, shape (n, LANES); and the distance that stands for *unreachable*, int32.
         walk: work space of the search: five arrays of shape (n,), of types int32, int32, int64, int32 and int32.
         space: ``mark``, int32, and ``rest``, masks, which is all 0 before and after the call; both have the shape (n,).
         order: int32, shape (n,): the vertices in the order in which searches begin from them.  The nearer this order is
             to that of the paths, the less is searched.
-        taken: two arrays of shape (LANES * n,).  The first, int32, receives the vertices in the new order; the second
-            receives for each entry the mask of the lanes in which the vertex is taken at this place.
-        passes: the largest number of times that the vertices of a cycle are visited forwards and backwards before the
-            remaining ones are sorted by distance.
+        taken: two arrays of shape (LANES * n + 1,).  The first, int32, receives the vertices in the new order; the
+            second receives for each entry the mask of the lanes in which the vertex is taken at this place.
+        limits: two numbers: the largest number of times that the vertices of a cycle are visited forwards and backwards
+            before the remaining ones are sorted by distance; and the least number of vertices on cycles through each
+            other that are taken one distance after the other instead, which needs arcs of the length 1.
 
     Returns:
         The number of entries in ``taken``.
     """
-    (ends, tails, masks), flags, _ = known
+    (ends, tails, masks), flags, _, _ = known
     mark, _ = space
     listed, lanes = taken
     seen, count = 1, 0
@@ -242,5 +289,5 @@ def order_vertices(known, walk, space, order, taken, passes):  # type: ignore[no
             listed[count], lanes[count] = v, mine
             count += 1
         else:
-            seen, count = _descend(v, known, walk, space, taken, (seen, count), passes)
+            seen, count = _descend(v, known, walk, space, taken, (seen, count), limits)
     return count

@@ -8,8 +8,10 @@ from engine.devices.cpu.betweenness.vectors import (
     LANES,
     add,
     divide,
+    equal,
     keep,
     larger,
+    lengths_of,
     load,
     multiply,
     same_length,
@@ -26,11 +28,14 @@ from engine.graph.kernels import njit
 def add_sinks(sinks, known, hidden, lines, given, out):  # type: ignore[no-untyped-def]
     """Add the flow to the sinks, before the flow to all other vertices is summed in reverse order of the paths.
 
-    Sinks have the largest numbers, and the rows of distances have no entries for them.
+    Sinks have the largest numbers, and the rows of distances have no entries for them.  All paths to a sink with one
+    arc in pass through the tail of that arc, which stands for the sink: what is sent there is known without distances.
 
     Args:
         sinks: where the arcs into each sink begin, int64; their tails, int32, which are no sinks; their weights, int32;
-            their indices among the arcs out, int64; and work space for the masks of all arcs into one sink.
+            their indices among the arcs out, int64; the numbers of the sinks to visit, int64, counted from the first
+            sink; the vertices from which an arc leads to a sink that is not visited, int32, and the sum of ``given``
+            over these sinks of each, float64; and work space for the masks of all arcs into one sink.
         known: the lengths of the vertices that are no sinks, shape (others, LANES), and the length that stands for
             *unreachable*, int32.
         hidden: uint32, shape (n,): bit LANES + k is set if the source in lane k sends nothing to the vertex.
@@ -42,12 +47,12 @@ def add_sinks(sinks, known, hidden, lines, given, out):  # type: ignore[no-untyp
         out: two arrays, to which this adds: the flow that ends at each vertex, and the flow over each arc; both may be
             empty.
     """
-    indptr, tails, weights, places, masks = sinks
+    indptr, tails, weights, places, visited, before, sent, masks = sinks
     columns, far = known
     paths, coeff, told = lines
     arrivals, over = out
     most, arrived, times = load(told, 0), load(told, 1), load(told, 2)
-    for j in range(len(indptr) - 1):
+    for j in visited:
         v, first, last = len(columns) + j, indptr[j], indptr[j + 1]
         if given[v] == 0.0:
             continue
@@ -71,5 +76,12 @@ def add_sinks(sinks, known, hidden, lines, given, out):  # type: ignore[no-untyp
             store(coeff, u, add(load(coeff, u), part))
             if len(over):
                 over[places[e]] += total(multiply(load(paths, u), part))
+    for i in range(len(before)):
+        u = np.int64(before[i])
+        reached = ~equal(lengths_of(columns, u), far) & (2**LANES - 1)
+        if reached:
+            ending = keep(reached, multiply(times, spread(sent[i])))
+            arrived = add(arrived, ending)
+            store(coeff, u, add(load(coeff, u), keep(reached, divide(ending, load(paths, u)))))
     store(told, 0, most)
     store(told, 1, arrived)

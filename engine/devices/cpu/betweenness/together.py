@@ -232,7 +232,7 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
             ``keys`` and ``counts`` of :func:`engine.devices.cpu.betweenness.ordering.sort_roughly`;
             ``before`` of :func:`_list_tight`; and ``moved``, int64, shape (arcs + 1,), or empty if no flow over arcs is
             wanted;
-            ``walk``, ``space``, ``order``, ``taken`` and ``passes`` of
+            ``walk``, ``space``, ``order``, ``taken`` and ``limits`` of
             :func:`engine.devices.cpu.betweenness.ordering.order_vertices`;
             ``flags``, uint32, shape (n,), all 0;
             ``paths`` and ``coeff``, float64, shape (n, LANES), and ``told``, float64, shape (4, LANES).
@@ -242,7 +242,7 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
     Returns:
         ``DONE``, or the code of an error (``verdict``); after an error the sums are incomplete.
     """
-    columns, keys, counts, before, moved, walk, places, order, taken, passes, flags, paths, coeff, told = space
+    columns, keys, counts, before, moved, walk, places, order, taken, limits, flags, paths, coeff, told = space
     vertices, begins, arrivals, over = out
     far, lines = np.int32(found[1]), (paths, coeff, told)
     for at in range(0, len(rows), LANES):
@@ -251,7 +251,7 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
         _list_tight(arcs[0], columns, far, before, moved)
         begin(task, some, flags, told)
         sort_roughly(keys, order, counts)
-        size = order_vertices((before, flags, columns), walk, places, order, taken, passes)
+        size = order_vertices((before, flags, columns, far), walk, places, order, taken, limits)
         done = taken[0][:size], taken[1][:size]
         if _count(before, flags, done, paths, coeff, told) != reached:
             return UNEQUAL

@@ -20,7 +20,7 @@ from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.algorithms import ALGORITHMS
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Phase, Plan
-from engine.model.problem import Machine, Options, Problem, Trials, changed, over_workers
+from engine.model.problem import Machine, Options, Problem, Trials, changed, over_workers, with_threads
 from engine.model.progress import COMPILING, Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.model.system import available_memory
 from engine.planning.constants import CREATE_SECONDS, DEVICE_START, SEAL_SECONDS, START_SECONDS
@@ -166,16 +166,15 @@ def _plan(
         problem = replace(problem, hops=profile.hops)
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
-    beside = sum_memory(original, asked, machine.threads) if asked.also else 0
-    machine = changed(machine, resident=machine.resident + beside)
-    draft = _Draft(profile, rectangle, options, out, store, beside)
+    draft = _Draft(profile, rectangle, options, out, store, _beside(original, asked))
+    machine = draft.with_sums(machine)
     plan = draft.choose(problem, machine) if short is None or found is not None else short
     if problem.negative:
         _ = profile.potentials  # raises NegativeCycle
     if machine.workers is not None:
         plan = replace(plan, threads=machine.workers.threads)
     else:
-        problem, plan = draft.refine(problem, machine, plan)
+        problem, plan = draft.refine(problem, with_threads(machine, plan.threads), plan)
     if plan.device != "cpu" or not ALGORITHMS[plan.algorithm].searches:
         profile.known = None  # free the rows that trials have found, because no search will use them
     return changed(plan, statistics=statistics(profile, problem, plan.seconds))
@@ -185,8 +184,9 @@ def _plan(
 class _Draft:
     """The inputs that stay the same while a plan is refined by further measurements.
 
-    ``beside`` is the number of bytes of memory that sums along paths need in addition to the rows.  They count as
-    memory that the process has in use, so that refusals name budgets which suffice for rows and sums.
+    ``beside`` are the bytes of memory that sums along paths need in addition to the rows: those of the graph, and those
+    of each thread.  They count as memory that the process has in use, so that refusals name budgets which suffice for
+    rows and sums.
     """
 
     profile: GraphProfile
@@ -194,7 +194,12 @@ class _Draft:
     options: Options
     out: Path | None
     store: int
-    beside: int
+    beside: tuple[int, int]
+
+    def with_sums(self, machine: Machine) -> Machine:
+        """Return the machine with the memory of sums counted as memory in use."""
+        once, each = self.beside
+        return changed(machine, resident=machine.resident + once + machine.threads * each, thread_bytes=each)
 
     def choose(self, problem: Problem, machine: Machine, trials: Trials | None = None) -> Plan:
         """Return the plan that the planner chooses from the facts so far."""
@@ -212,9 +217,9 @@ class _Draft:
         measured, trials = calibrate(profile, problem, machine, plan, device=device, rectangle=self.rectangle, out=out)
         if measured is not machine or trials is not None:
             # the plan can use the memory that measuring has taken, so survey the memory again
-            now = survey(out=out, memory=options.memory, threads=options.threads)
+            now = self.with_sums(survey(out=out, memory=options.memory, threads=machine.threads))
             most = machine.resident + machine.memory - plan.memory
-            machine = replace(measured, memory=now.memory, resident=min(now.resident + self.beside, most))
+            machine = replace(measured, memory=now.memory, resident=min(now.resident, most))
             plan = self.choose(problem, machine, trials)
         # if the options name an algorithm, a partition changes nothing, and making one may take longer than the solve
         if options.algorithm != "auto":
@@ -241,6 +246,14 @@ class _Draft:
             return shaped, plan
         cut = with_trial(self.profile, shaped, plan, machine)
         return cut, _uncut(plan, cut) if cut.parts is None else self.choose(cut, machine)
+
+
+def _beside(graph: Graph, options: Options) -> tuple[int, int]:
+    """Return the bytes that sums along paths need once, and those that they need for each thread."""
+    if not options.also:
+        return 0, 0
+    once = sum_memory(graph, options, 0)
+    return once, sum_memory(graph, options, 1) - once
 
 
 def _uncut(plan: Plan, problem: Problem) -> Plan:

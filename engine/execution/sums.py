@@ -131,11 +131,11 @@ def searched_options(graph: Graph, options: Options) -> Options:
             field="cutoff",
         )
     machine = survey(memory=options.memory, threads=options.threads)
-    needed = sum_memory(graph, options, machine.threads)
+    needed = sum_memory(graph, options, 1)
     if needed >= machine.memory:
         raise DoesNotFit(
             f"sums of {len(options.also)} quantities along the paths need {needed} bytes of memory, and "
-            f"{machine.memory} may be used; ask for fewer quantities or threads",
+            f"{machine.memory} may be used; ask for fewer quantities",
             resource="memory",
             needed=needed,
             available=machine.memory,

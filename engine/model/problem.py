@@ -225,6 +225,7 @@ class Machine:
         no_cuda: why there is no GPU, in a sentence.
         workers: the workers that solve instead of this process; None where this process solves.
         free: bytes of host memory that a larger budget could use; None if that is not known.
+        thread_bytes: bytes of ``resident`` for each thread, which are not needed with fewer threads.
     """
 
     threads: int
@@ -241,6 +242,21 @@ class Machine:
     no_cuda: str = "no GPU was looked for"
     workers: Workers | None = None
     free: int | None = None
+    thread_bytes: int = 0
+
+
+def with_threads(machine: Machine, threads: int) -> Machine:
+    """Return the machine with another number of threads; rates of all threads together change in proportion."""
+    if threads == machine.threads:
+        return machine
+    share = threads / machine.threads
+    return changed(
+        machine,
+        threads=threads,
+        resident=machine.resident + (threads - machine.threads) * machine.thread_bytes,
+        relax_rate={name: rate * share for name, rate in machine.relax_rate.items()},
+        search_rate=machine.search_rate * share,
+    )
 
 
 @dataclass(frozen=True)
@@ -272,7 +288,7 @@ class Options:
         device_memory: the largest number of bytes of the GPU's memory to use; None for all free memory.
         max_hops: the largest number of arcs of a path; None for no limit.
         sources: vertex indices (not labels) of the rows, in order, none twice; None for all vertices.
-        threads: processors to use; None for all.
+        threads: most processors to use; None for all.
         targets: vertex indices (not labels) of the columns, in order, none twice; None for all vertices.
         cutoff: a distance; entries beyond it are unreachable in the result.  None for no limit.
         executor: ``local`` for this process, or ``dask`` for the workers of a Dask scheduler.

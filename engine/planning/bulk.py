@@ -19,7 +19,7 @@ from typing import Final
 from engine.model.device_layout import SINGLE, SLACK
 from engine.model.dtypes import WORK_TYPES, WorkType, relaxes_reduced
 from engine.model.plan import Plan
-from engine.model.problem import Machine, Options, Problem
+from engine.model.problem import Machine, Options, Problem, with_threads
 from engine.planning.constants import ALONE_FROM, STACK_BYTES, STACK_EFFICIENCY, STACK_LAUNCH, STACK_RATE, STORE_SECONDS
 from engine.planning.planner import choose
 from engine.planning.refusal import gib
@@ -146,15 +146,8 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
 
 def _share(machine: Machine) -> Machine:
     """Return one thread's share of the machine, for graphs that the threads solve at the same time, one each."""
-    threads = machine.threads
-    return replace(
-        machine,
-        threads=1,
-        memory=machine.resident + max(0, machine.memory - machine.resident) // threads,
-        relax_rate={name: rate / threads for name, rate in machine.relax_rate.items()},
-        search_rate=machine.search_rate / threads,
-        cuda=None,
-    )
+    own = max(0, machine.memory - machine.resident) // machine.threads
+    return replace(with_threads(machine, 1), memory=machine.resident + own, cuda=None)
 
 
 def _stacks(

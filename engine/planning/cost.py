@@ -5,8 +5,8 @@ Memory is the projected peak of the whole process.  One update is c = min(c, a +
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TypedDict, Unpack
 
@@ -14,7 +14,7 @@ from engine.model.algorithms import ALGORITHMS, unsuitable
 from engine.model.device_layout import PIECE, base_bytes
 from engine.model.dtypes import WorkType
 from engine.model.plan import Candidate, Phase
-from engine.model.problem import Machine, Problem, Trials, changed
+from engine.model.problem import Machine, Problem, Trials, changed, with_threads
 from engine.model.tiling import Tiling
 from engine.planning.constants import (
     BAND_ROWS,
@@ -72,6 +72,27 @@ class Setting:
     def written(self) -> Phase:
         """The phase in which the store is written to the disk."""
         return Phase("write", self.store / (self.machine.stream_write or self.machine.write_rate), bytes=self.store)
+
+
+def on_threads(setting: Setting, threads: int) -> Setting:
+    """Return the setting with another number of threads; seconds of searches on processors change in proportion."""
+    if threads == setting.machine.threads:
+        return setting
+    tried, longer = setting.trials, setting.machine.threads / threads
+    search, hops = (None if seconds is None else seconds * longer for seconds in (tried.search, tried.hop_search))
+    trials = Trials(search, hops, tried.device_search, tried.found)
+    return replace(setting, machine=with_threads(setting.machine, threads), trials=trials)
+
+
+def fewer(machine: Machine) -> Iterator[int]:
+    """Yield numbers of threads to try, each about three quarters of the one before; the last is 1.
+
+    Workers have threads of their own, so nothing is yielded where they solve.
+    """
+    threads = 1 if machine.workers is not None else machine.threads
+    while threads > 1:
+        threads = threads * 3 // 4
+        yield threads
 
 
 class CandidateFields(TypedDict, total=False):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from engine.model.algorithms import by_rows, unsuitable
@@ -18,7 +20,7 @@ from engine.planning import (
     cost_squaring,
 )
 from engine.planning.constants import LONG_ON_CPU, LONG_ON_GPU, STREAMED_FROM, UNKEPT
-from engine.planning.cost import Setting
+from engine.planning.cost import Setting, fewer, on_threads
 from engine.planning.cost_distributed import over_workers
 from engine.planning.cost_streaming import ALGORITHM as STREAMED
 from engine.planning.cost_streaming import streamable, streamed
@@ -80,20 +82,20 @@ def choose(
     pool = _pool(candidates, setting, options)
     if not pool:
         raise _nothing_suits(setting, options, candidates)
-    best = min((c for c in pool if c.feasible), key=_cost, default=None)
+    setting, candidates, best = _on_threads_that_fit(setting, options, candidates, pool)
     if best is None:
-        raise refusal(candidates, setting, options, _reconsidered)
+        raise refusal(candidates, Setting(problem, machine, kind, size, setting.trials), options, _reconsidered)
     others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
     return Plan(
         algorithm=best.algorithm,
         dtype=kind.name,
         device=best.device,
-        threads=machine.threads,
+        threads=setting.machine.threads,
         shape=(problem.rows, problem.columns),
         memory=best.memory,
         disk=best.disk,
         seconds=best.seconds,
-        reason=_reason(best, others, options),
+        reason=_reason(best, others, options) + _fewer_reason(setting.machine, machine),
         dtype_reason=dtype_reason,
         max_hops=problem.max_hops,
         device_reason=_device_reason(best, machine, options),
@@ -108,6 +110,50 @@ def choose(
         workers=best.workers,
         devices=best.devices,
     )
+
+
+def _best(pool: list[Candidate]) -> Candidate | None:
+    return min((c for c in pool if c.feasible), key=_cost, default=None)
+
+
+def _on_threads_that_fit(
+    setting: Setting, options: Options, candidates: list[Candidate], pool: list[Candidate]
+) -> tuple[Setting, list[Candidate], Candidate | None]:
+    """Return setting, candidates and the fastest candidate that fits, with fewer threads if only then it fits.
+
+    Args:
+        setting: problem, machine and type.
+        options: the user's options.
+        candidates: all candidates with all threads.
+        pool: those of them that can solve the problem and that the options allow.
+
+    Returns:
+        What is selected.  If nothing fits, these are the candidates on one thread, which need the least memory, and
+        None.
+    """
+    best = _best(pool)
+    found = setting, candidates, best
+    if best is not None and not _memory_costs_time(best, pool, setting, options):
+        return found
+    for threads in fewer(setting.machine):
+        other = on_threads(setting, threads)
+        candidates = _candidates(other, options)
+        best = _best(_pool(candidates, other, options))
+        if found[2] is None or (best is not None and _cost(best) < _cost(found[2])):
+            found = other, candidates, best
+    return found
+
+
+def _memory_costs_time(best: Candidate, pool: list[Candidate], setting: Setting, options: Options) -> bool:
+    """Return whether the job would be done sooner with more memory, which fewer threads leave.
+
+    Either a faster candidate lacks memory, or there is little for the panels of a solve from the store.
+    """
+    if best.tier != "store":
+        return any(c.memory > setting.machine.memory and _cost(c) < _cost(best) for c in pool)
+    roomy = replace(setting, machine=changed(setting.machine, memory=sys.maxsize))
+    fastest = _best(_pool(_candidates(roomy, options), roomy, options))
+    return fastest is not None and _cost(fastest) < _cost(best)
 
 
 def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> list[Candidate]:
@@ -128,8 +174,13 @@ def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> li
 
 
 def _reconsidered(setting: Setting, options: Options) -> list[Candidate]:
-    """Return the candidates for other budgets or options, so that a refusal can name budgets that suffice."""
-    return _pool(_candidates(setting, options), setting, options)
+    """Return the candidates for other budgets or options, so that a refusal can name budgets that suffice.
+
+    There are those on all threads, and those on one thread, which need the least memory.
+    """
+    counts = dict.fromkeys((setting.machine.threads, *list(fewer(setting.machine))[-1:]))
+    settings = [on_threads(setting, threads) for threads in counts]
+    return [c for one in settings for c in _pool(_candidates(one, options), one, options)]
 
 
 def _candidates(setting: Setting, options: Options) -> list[Candidate]:
@@ -301,6 +352,14 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
         return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"
     rival = f"{rivals[0].algorithm}{_where(rivals[0], best)}, {seconds_text(rivals[0].seconds)}"
     return f"{best.algorithm} is the fastest that fits: {cost}; next is {rival}"
+
+
+def _fewer_reason(used: Machine, machine: Machine) -> str:
+    """Return words that say that fewer threads are used than there are; an empty text if all are used."""
+    if used.threads == machine.threads:
+        return ""
+    each = "thread" if used.threads == 1 else "threads"
+    return f"; on {used.threads} {each} of {machine.threads}, because memory is short for the buffers of more"
 
 
 def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:

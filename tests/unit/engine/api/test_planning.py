@@ -37,6 +37,7 @@ from engine.planning import binding, planner
 from engine.planning.cost_dijkstra import is_lattice
 from storage.errors import DoesNotFit, InvalidRequest, NegativeCycle
 from storage.graph.graph import build_graph
+from storage.matrix.reader import open_matrix
 
 #: What a short solve does at most once, by module and name; a search for the arcs across is three of ``_levels``.
 ONCE = {
@@ -298,3 +299,25 @@ def test_sums_of_a_matrix_larger_than_memory_are_planned_by_rows(tmp_path, monke
     with pytest.raises(DoesNotFit, match="--algorithm auto as it is") as caught:
         make_plan(graph, replace(options, algorithm="recursive-floyd-warshall"), out=tmp_path / "s.zarr")
     assert caught.value.needed > 2 * n * n
+
+
+@pytest.mark.parametrize(
+    "options", [Options(algorithm="repeated-squaring", device="cpu"), Options(also=("minutes",))], ids=["plain", "sums"]
+)
+def test_fewer_threads_are_planned_where_memory_is_short_for_all(
+    options: Options, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Buffers of products, and those of sums along paths, are of each thread."""
+    rng = np.random.default_rng(1)
+    tails, heads, weights = rng.integers(0, 500, 2000), rng.integers(0, 500, 2000), rng.integers(1, 9, 2000)
+    graph, _ = build_graph(tails, heads, weights, n=500, directed=True, quantities={"minutes": weights * 2.0})
+    solve_to_store(graph, replace(options, threads=1), tmp_path / "one")
+    budget = make_plan(graph, replace(options, threads=1), out=tmp_path / "some").memory + 24 * 2**20
+    monkeypatch.setattr(surveying, "usable_processors", lambda _groups: 64)
+    plan = make_plan(graph, replace(options, memory=budget), out=tmp_path / "some")
+    assert 1 < plan.threads < 64
+    assert plan.memory <= budget
+    solve_to_store(graph, replace(options, memory=budget), tmp_path / "some", plan=plan)
+    with open_matrix(tmp_path / "one") as one, open_matrix(tmp_path / "some") as some:
+        np.testing.assert_array_equal(one.rows(range(500)), some.rows(range(500)))
+    assert make_plan(graph, options, out=tmp_path / "all").threads == 64

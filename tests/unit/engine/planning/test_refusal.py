@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model.plan import Candidate
-from engine.model.problem import Device, Machine, Options, Problem, Workers
+from engine.model.problem import Device, Machine, Options, Problem, Workers, with_threads
 from engine.planning.constants import RESIDENT_SPARE
+from engine.planning.cost import fewer
 from engine.planning.planner import choose
 from engine.planning.refusal import gib, round_up
 from service.units import parse_size
@@ -110,13 +111,15 @@ def granted(machine: Machine, budgets: list[dict[str, Any]], less: str | None = 
 
 
 def offered(problem: Problem, machine: Machine, options: Options) -> list[Candidate]:
-    """The candidates that fit and that the options allow."""
-    try:
-        plan = choose(problem, machine, options)
-    except DoesNotFit:
-        return []
+    """The candidates that fit, on all threads or on fewer, and that the options allow."""
+    found: list[Candidate] = []
+    for threads in (machine.threads, *fewer(machine)):
+        try:
+            found += choose(problem, with_threads(machine, threads), options).candidates
+        except DoesNotFit:
+            break
     asked = options.algorithm
-    return [c for c in plan.candidates if c.feasible and asked in ("auto", c.algorithm)]
+    return [c for c in found if c.feasible and asked in ("auto", c.algorithm)]
 
 
 def refused(machine: Machine, options: Options, problem: Problem = DENSE) -> DoesNotFit:
@@ -205,8 +208,8 @@ def test_no_way_is_named_that_a_faster_one_with_the_same_budgets_forestalls() ->
 
 
 def test_several_limits_are_named_together_where_no_single_one_suffices() -> None:
-    tiny = replace(BOX, memory=GIB // 2, disk=GIB, cuda=replace(CARD, memory=GIB // 16, count=4))
-    found = refused(tiny, Options(device="cuda", memory=GIB // 2))
+    tiny = replace(BOX, memory=GIB // 3, disk=GIB, cuda=replace(CARD, memory=GIB // 16, count=4))
+    found = refused(tiny, Options(device="cuda", memory=GIB // 3))
     assert all(len(cast(list[object], remedy["budgets"])) > 1 for remedy in found.remedies)
     assert "with --memory" in str(found)
     assert "of GPU memory on each GPU and" in str(found)

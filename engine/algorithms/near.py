@@ -174,7 +174,7 @@ class NearSearches:
         self.entries = self.rows = 0
         self._counts, self._spilled = np.zeros(len(wanted.names), np.int64), 0
         self._spill: PairSpill | None = None
-        self._most_held = self._searching = 0
+        self._most_held = self._searching = self._largest = 0
         self._lock = threading.Lock()
 
     @property
@@ -186,6 +186,14 @@ class NearSearches:
     def held(self) -> int:
         """The number of entries in memory."""
         return self.entries - (0 if self._spill is None else self._spill.entries)
+
+    @property
+    def expected(self) -> int:
+        """The number of entries in memory once all pieces are finished that threads search now.
+
+        Each piece counts with as many entries as the largest piece so far.
+        """
+        return self.held + self._searching * self._largest
 
     @property
     def spills(self) -> bool:
@@ -215,13 +223,13 @@ class NearSearches:
             self._spill.discard()
 
     def _too_far(self) -> bool:
-        """Return whether a thread must wait because too many entries are in memory.
+        """Return whether a thread must wait because too many entries are in memory, or will be; the caller holds the
+        lock.
 
         Entries are written in order, so they wait for earlier pieces, which other threads are searching.  If no thread
         is searching, this thread will search the earliest missing piece, so it must not wait.
         """
-        with self._lock:
-            return self._spill is not None and self.held > self._most_held and self._searching > 0
+        return self._spill is not None and self.expected > self._most_held and self._searching > 0
 
     def _drain(self) -> None:
         """Write finished pieces in order, up to the first piece that is not finished; the caller holds the lock."""
@@ -269,19 +277,22 @@ class NearSearches:
             space = self._space()
             try:
                 while not stopped.is_set():
-                    if self._too_far():
+                    with self._lock:
+                        wait = self._too_far()
+                        piece = None if wait else next(waiting, None)
+                        self._searching += piece is not None
+                    if wait:
                         time.sleep(WAIT)
                         continue
-                    with self._lock:
-                        piece = next(waiting, None)
-                        self._searching += piece is not None
                     if piece is None:
                         break
                     found = self._search(piece, space)
+                    entries = sum(len(index) for _, index, _ in found)
                     with self._lock:
                         self.found[piece] = found
                         self.rows += sum(len(counts) for counts, _, _ in found)
-                        self.entries += sum(len(index) for _, index, _ in found)
+                        self.entries += entries
+                        self._largest = max(self._largest, entries)
                         self._searching -= 1
                         self._drain()
                     check(self.entries)

@@ -210,10 +210,10 @@ def _run(searches: NearSearches, team: Team, clock: PhaseClock, limits: tuple[in
     (budget, each), rows = limits, searches.size
 
     def within(entries: int, predicted: float | None = None) -> None:
-        if max(entries, predicted or 0) <= budget or (searches.spills and searches.held <= budget):
-            return
-        if spill is not None and not searches.spills:
+        if spill is not None and not searches.spills and max(searches.expected, predicted or 0) > budget:
             searches.begin_spilling(spill, int(predicted or entries), budget // 2)
+            return
+        if max(entries, predicted or 0) <= budget or (searches.spills and searches.held <= budget):
             return
         count = int(predicted or entries)
         found = f"about {count:,} pairs are predicted from" if predicted else f"already {count:,} pairs were found from"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 from engine.api import near
-from engine.api.near import near_pairs
+from engine.api.near import near_pairs, plan_near
 from engine.api.solve import make_plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
@@ -64,6 +66,24 @@ def test_too_many_pairs_are_refused_from_a_sample_or_as_they_are_found(monkeypat
     monkeypatch.undo()
     with pytest.raises(DoesNotFit, match="take fewer threads, or give it more memory"):
         near_pairs(graph, Options(cutoff=1, memory=1))
+
+
+def test_pairs_wait_on_the_disk_with_many_threads(monkeypatch, tmp_path):
+    """What 64 threads find at the same time, while the first piece takes longer, is more than memory holds."""
+    graph, search = road(), near.NearSearches._search
+    expected = near_pairs(graph, Options(cutoff=1250, threads=1))
+
+    def slowly(self, first, space):
+        time.sleep(0.5 if first == 0 else 0.1)
+        return search(self, first, space)
+
+    monkeypatch.setattr(near.NearSearches, "_search", slowly)
+    monkeypatch.setattr("engine.execution.survey.usable_processors", lambda _groups: 64)
+    options = Options(cutoff=1250, memory=23_700_000)
+    assert plan_near(graph, options, out=tmp_path / "t", spills=True).threads == 64
+    found = near_pairs(graph, options, spill=tmp_path)
+    np.testing.assert_array_equal(found.indptr, expected.indptr)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
 
 
 def test_progress_is_told_and_a_wish_to_stop_is_heard():

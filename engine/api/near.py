@@ -21,6 +21,7 @@ from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.plan import Candidate, Phase, Plan
 from engine.model.problem import Machine, Options, given_options, refuse_semiring
 from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling, working_time
+from engine.planning.cost import most_threads
 from engine.planning.refusal import gib
 from storage.arguments import check_paths, check_whole
 from storage.errors import ApspError, DoesNotFit, InvalidRequest
@@ -99,6 +100,7 @@ def near_pairs(
     clock, asked = PhaseClock(given_monitor(monitor)), Rectangle.of(options, graph.n)
     inner, rectangle = profile.open(asked)
     each = ENTRY_BYTES + check_whole("beside", beside, 0)
+    machine = _on_threads_that_fit(machine, inner.graph, each)
     budget = _budget(machine, inner.graph, each)
     clock.begin("search", len(asked.rows), "rows")
     team = Team(machine.threads)
@@ -159,13 +161,23 @@ def not_searchable(profile: GraphProfile, cutoff: float | None) -> InvalidReques
     return None
 
 
+def _on_threads_that_fit(machine: Machine, graph: Graph, each: int) -> Machine:
+    """Return the machine with as many threads as leave pairs no less memory than the threads take."""
+
+    def needed(on: Machine) -> int:
+        return _fixed(on, graph) + max(PIECE * each, SPACE_BYTES * graph.n * on.threads)
+
+    return most_threads(machine, needed)
+
+
 def _budget(machine: Machine, graph: Graph, each: int) -> int:
     """Return the largest number of pairs that fits in memory; raise DoesNotFit if not even the searches fit."""
     fixed = _fixed(machine, graph)
     if fixed + PIECE * each > machine.memory:
         raise DoesNotFit(
-            f"{fixed} bytes ({gib(fixed)}) are needed to search this graph with {machine.threads} threads, and "
-            f"{machine.memory} ({gib(machine.memory)}) may be used; take fewer threads, or give it more memory",
+            f"{fixed} bytes ({gib(fixed)}) are needed to search this graph with "
+            f"{machine.threads} thread{'s' if machine.threads != 1 else ''}, and "
+            f"{machine.memory} ({gib(machine.memory)}) may be used; give it more memory",
             resource="memory",
             needed=fixed,
             available=machine.memory,
@@ -287,6 +299,7 @@ def plan_near(
     graph = profile.graph
     _check(profile, options, nearest)
     machine = survey(out=out, memory=options.memory, threads=options.threads)
+    machine = _on_threads_that_fit(machine, graph, ENTRY_BYTES + beside)
     _budget(machine, graph, ENTRY_BYTES + beside)
     spill = folder_of(out) if spills else None
     sample = searched_sample(profile, options, nearest, spill)._replace(fixed=_fixed(machine, graph))
@@ -411,7 +424,7 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
     if entries * ENTRY_BYTES > FAVOURABLE * refusal.needed:
         return refusal
     seconds = (working_time() - began) * rows / len(some)
-    machine = survey(memory=options.memory, threads=options.threads)
+    machine = _on_threads_that_fit(survey(memory=options.memory, threads=options.threads), graph, ENTRY_BYTES)
     memory, size = _fixed(machine, graph) + entries * ENTRY_BYTES, 4 + found.lengths.itemsize + _TABLE_ENTRY
     if memory > machine.memory:
         return refusal

@@ -5,7 +5,7 @@ Memory is the projected peak of the whole process.  One update is c = min(c, a +
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TypedDict, Unpack
@@ -93,6 +93,18 @@ def fewer(machine: Machine) -> Iterator[int]:
     while threads > 1:
         threads = threads * 3 // 4
         yield threads
+
+
+def most_threads(machine: Machine, needed: Callable[[Machine], int]) -> Machine:
+    """Return the machine with as many of its threads as its memory holds the buffers of; with one if it holds none.
+
+    Args:
+        machine: the machine.
+        needed: returns the bytes that a job needs on a machine; more threads need no less.
+    """
+    while machine.threads > 1 and needed(machine) > machine.memory:
+        machine = with_threads(machine, machine.threads - 1)
+    return machine
 
 
 class CandidateFields(TypedDict, total=False):

@@ -16,8 +16,9 @@ from engine.algorithms.betweenness.passing import Passed, PassingSearches, Passi
 from engine.devices.cpu.team import Team
 from engine.execution.survey import KERNELS, survey
 from engine.graph.terminals import arrivals, opened
-from engine.model.problem import Machine, Options, refuse_semiring
+from engine.model.problem import Machine, Options, refuse_semiring, with_threads
 from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
+from engine.planning.cost import most_threads
 from engine.planning.refusal import gib
 from storage.errors import ApspError, Cancelled, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
@@ -200,14 +201,19 @@ class PassageRun:
             self._searches.gather = False
             self.memory = fixed + self._bytes()
         if self.memory > machine.memory:
+            used = with_threads(machine, self._threads)
+            self._threads = most_threads(used, lambda on: fixed + self._bytes(on.threads)).threads
+            self.memory = fixed + self._bytes()
+        if self.memory > machine.memory:
             raise _too_large(self.memory, machine, self._threads)
 
-    def _bytes(self) -> int:
-        """Estimate the bytes of memory that all threads take."""
+    def _bytes(self, threads: int | None = None) -> int:
+        """Estimate the bytes of memory that all threads take, or that this number of threads takes."""
         if self._there:
             return 0
         size, together = self._passage.size, self._searches.together(self._rows)
-        return self._threads * thread_bytes(size, len(self._passage.arcs.heads), self._task, together=together)
+        each = thread_bytes(size, len(self._passage.arcs.heads), self._task, together=together)
+        return (threads or self._threads) * each
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
         """Predict memory and, from a trial, time; ``monitor`` receives the progress of compiling, and can stop it."""
@@ -349,8 +355,8 @@ def _fixed_bytes(passage: Passage, task: PassingTask) -> int:
 def _too_large(needed: int, machine: Machine, threads: int) -> DoesNotFit:
     return DoesNotFit(
         f"{needed} bytes ({gib(needed)}) are needed to count the shortest paths of this graph with {threads} "
-        f"thread{'s' if threads != 1 else ''}, and {machine.memory} ({gib(machine.memory)}) may be used; take fewer "
-        "threads, or give it more memory",
+        f"thread{'s' if threads != 1 else ''}, and {machine.memory} ({gib(machine.memory)}) may be used; give it more "
+        "memory",
         resource="memory",
         needed=needed,
         available=machine.memory,

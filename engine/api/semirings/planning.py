@@ -18,6 +18,7 @@ from engine.model.plan import Candidate, Phase, Plan
 from engine.model.problem import Machine, Options
 from engine.planning.binding import bind_plan
 from engine.planning.constants import CREATE_SECONDS, SEAL_SECONDS, START_SECONDS
+from engine.planning.cost import most_threads
 from engine.planning.refusal import about_seconds, gib
 from engine.streaming.checkpoint import resumable
 from storage.errors import Conflict, DoesNotFit, InvalidRequest
@@ -71,8 +72,11 @@ def plan_semiring(
     kind, why = _type_of(graph, semiring, options.dtype)
     rectangle = Rectangle.of(options, graph.n)
     shape, itemsize = (len(rectangle.rows), len(rectangle.columns)), np.dtype(kind).itemsize
-    machine = survey(out=out, memory=options.memory, threads=options.threads)
     algorithm = algorithm_of(semiring, graph)
+    machine = most_threads(
+        survey(out=out, memory=options.memory, threads=options.threads),
+        lambda on: _batch(algorithm, graph, shape, itemsize, on)[1],
+    )
     batch, memory = _batch(algorithm, graph, shape, itemsize, machine)
     disk = 0 if out is None else store_bytes(graph, matrix_bytes(shape, itemsize))
     there = None if machine.disk is None else machine.disk + (0 if found is None else found.bytes)

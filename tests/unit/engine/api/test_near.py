@@ -64,8 +64,19 @@ def test_too_many_pairs_are_refused_from_a_sample_or_as_they_are_found(monkeypat
     with pytest.raises(DoesNotFit, match=r"already .* pairs were found from"):
         near_pairs(graph, Options(cutoff=10_000))
     monkeypatch.undo()
-    with pytest.raises(DoesNotFit, match="take fewer threads, or give it more memory"):
+    with pytest.raises(DoesNotFit, match=r"with 1 thread, .*give it more memory"):
         near_pairs(graph, Options(cutoff=1, memory=1))
+
+
+def test_fewer_threads_search_where_memory_is_short_for_all(monkeypatch):
+    graph, few = road(), Options(cutoff=20, memory=4_000_000)
+    expected = near_pairs(graph, Options(cutoff=20, threads=1))
+    monkeypatch.setattr("engine.execution.survey.usable_processors", lambda _groups: 64)
+    assert plan_near(graph, few).threads == 11, "pairs may take as much as the searches of eleven threads"
+    assert plan_near(graph, Options(cutoff=20)).threads == 64
+    found = near_pairs(graph, few)
+    np.testing.assert_array_equal(found.indptr, expected.indptr)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
 
 
 def test_pairs_wait_on_the_disk_with_many_threads(monkeypatch, tmp_path):

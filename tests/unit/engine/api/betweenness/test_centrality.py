@@ -68,7 +68,7 @@ def test_a_plan_tells_search_memory_and_seconds_and_too_little_memory_is_refused
     tried = Centrality(path(300)).make_plan()
     assert tried.tried > 0
     assert tried.seconds > 0
-    with pytest.raises(DoesNotFit, match="take fewer threads, or give it more memory") as refused:
+    with pytest.raises(DoesNotFit, match=r"with 1 thread, .*give it more memory") as refused:
         betweenness(path(), Options(memory=10**6))
     assert refused.value.needed > refused.value.available == 10**6
 
@@ -94,6 +94,19 @@ def test_little_memory_makes_searches_one_after_the_other():
     less = Centrality(graph, Options(threads=1, sources=tuple(range(64)), memory=need - (20 << 20)))
     assert less.make_plan().memory < need - (30 << 20)
     np.testing.assert_allclose(asked.run().values, less.run().values, rtol=1e-12)
+
+
+def test_fewer_threads_search_where_memory_is_short_for_all(monkeypatch):
+    ring, few = np.arange(20_000), tuple(range(64))
+    graph = build_graph(ring, np.roll(ring, 1), None, directed=False)[0]
+    one = Centrality(graph, Options(threads=1, sources=few)).make_plan()
+    monkeypatch.setattr("engine.execution.survey.usable_processors", lambda _groups: 64)
+    asked = Centrality(graph, Options(sources=few, memory=one.memory + (8 << 20)))
+    plan = asked.make_plan()
+    assert 1 < plan.threads < 64
+    assert plan.memory <= one.memory + (8 << 20)
+    right = Centrality(graph, Options(threads=1, sources=few)).run().values
+    np.testing.assert_allclose(asked.run().values, right, rtol=1e-12)
 
 
 def test_decimals_are_equally_long_where_they_are_on_paper():

@@ -95,6 +95,17 @@ def test_memory_and_disk_are_counted(tmp_path: Path):
     assert [phase.name for phase in plan.phases] == ["prepare", "search"]
 
 
+@pytest.mark.parametrize("semiring", ["max-min", "max-times", "lor-land"])
+def test_fewer_threads_search_where_memory_is_short_for_all(semiring: str, monkeypatch: pytest.MonkeyPatch):
+    graph, options = sample(scale=0.25, n=20_000), Options(semiring=semiring, sources=(0, 1))
+    budget = make_plan(graph, replace(options, threads=1)).memory + (8 << 20)
+    monkeypatch.setattr("engine.execution.survey.usable_processors", lambda _groups: 64)
+    plan = make_plan(graph, replace(options, memory=budget))
+    assert plan.threads < 64
+    assert plan.memory <= budget
+    assert make_plan(graph, options).threads == 64
+
+
 def test_a_plan_is_for_its_semiring_only():
     graph = sample()
     plan = make_plan(graph, Options(semiring="max-min"))

@@ -87,7 +87,7 @@ def test_what_cannot_win_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials.SearchTrial, "seconds", lambda _, **given: tried.append("search") or 1.0)
     monkeypatch.setattr(trials, "relax_rate", lambda *_: tried.append("relax") or 1e9)
     rates = {"uint16": 1e8, "int32": 1e8, "float32": 1e8, "float64": 1e8}
-    box = replace(survey(), relax_rate=rates, search_rate=1e5, disk=None)
+    box = replace(survey(threads=1), relax_rate=rates, search_rate=1e5, disk=None)
     graph = complete(256)
     problem = describe(graph)
 
@@ -168,7 +168,7 @@ def test_hops_are_tried_first_and_searches_by_weights_only_if_they_may_win(
     monkeypatch.setattr(trials.SearchTrial, "seconds", trial)
     monkeypatch.setattr(trials, "relax_rate", lambda *_: 1e12)
     graph = graphs.hops(graphs.random(3_000))
-    problem, box = describe(graph), replace(survey(), search_rate=1e7, disk=None)
+    problem, box = describe(graph), replace(survey(threads=1), search_rate=1e7, disk=None)
     trials.calibrate(GraphProfile(graph), problem, box, choose(problem, box, Options()))
     assert found == tried
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
+import functools
+import gc
 import sys
 import threading
-from types import FrameType, ModuleType
+from collections.abc import Iterator
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
+
+#: The number of the tool that counts instructions; coverage, profilers and debuggers have others.
+_TOOL = 4
 
 
 class Interruption:
@@ -20,40 +27,84 @@ class Interruption:
     """
 
     def __init__(self, at: int, *modules: ModuleType, every: bool = False) -> None:
-        self._left, self._files, self._every = at, {module.__file__ for module in modules}, every
-        self._last: dict[FrameType, int] = {}
+        self._left, self._files, self._every = at, frozenset(module.__file__ for module in modules), every
+        self._last: dict[int, int] = {}  # by the id of a frame: the offset of its last instruction
 
     def hits(self, work: Any) -> bool:
         """Whether ``work()`` was interrupted; it had fewer steps if not."""
-        before = sys.gettrace()
-        sys._getframe().f_trace_opcodes = True  # Python 3.12 traces instructions only if a frame asked before settrace
-        sys.settrace(self)
         try:
-            work()
+            with self._monitored() if sys.version_info >= (3, 12) else self._traced():
+                work()
         except KeyboardInterrupt:
             return True
         finally:
-            sys.settrace(before)
             self._last.clear()
         return False
 
-    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+    @contextlib.contextmanager
+    def _traced(self) -> Iterator[None]:
+        """Have Python 3.11 call :meth:`_trace`."""
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         """Count the instructions of the modules; what Python calls to trace."""
         if frame.f_code.co_filename not in self._files:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode" and (self._every or self._looks(frame)):
+        if event == "opcode":
+            self._step(frame)
+        elif event == "return":
+            self._last.pop(id(frame), None)
+        return self._trace
+
+    @contextlib.contextmanager
+    def _monitored(self) -> Iterator[None]:
+        """Have Python 3.12 or newer count the instructions of the modules.
+
+        There ``sys.settrace`` misses instructions of functions that it sees for the first time, and crashes where
+        another thread runs a generator.
+        """
+        monitoring, me = sys.monitoring, threading.get_ident()  # type: ignore[attr-defined,unused-ignore]
+        events, codes = monitoring.events, _codes(self._files)
+
+        def instruction(code: CodeType, offset: int) -> None:
+            if threading.get_ident() == me:
+                self._step(sys._getframe(1))
+
+        def begin(code: CodeType, offset: int) -> None:
+            self._last.pop(id(sys._getframe(1)), None)
+
+        watched = {events.INSTRUCTION: instruction, events.PY_START: begin, events.PY_RESUME: begin}
+        monitoring.use_tool_id(_TOOL, "interruption")
+        try:
+            for event, call in watched.items():
+                monitoring.register_callback(_TOOL, event, call)
+            for code in codes:
+                monitoring.set_local_events(_TOOL, code, events.INSTRUCTION | events.PY_START | events.PY_RESUME)
+            yield
+        finally:
+            for code in codes:
+                monitoring.set_local_events(_TOOL, code, 0)
+            for event in watched:
+                monitoring.register_callback(_TOOL, event, None)
+            monitoring.free_tool_id(_TOOL)
+
+    def _step(self, frame: FrameType) -> None:
+        """Count an instruction that ``frame`` is about to run, and interrupt at the chosen one."""
+        if self._every or self._looks(frame):
             self._left -= 1
             if self._left <= 0 and not _destroys(frame):
                 self._left = 0
                 raise KeyboardInterrupt
-        elif event == "return":
-            self._last.pop(frame, None)
-        return self
 
     def _looks(self, frame: FrameType) -> bool:
         """Whether Python has looked for signals between the last instruction of the frame and this one."""
-        last, self._last[frame] = self._last.get(frame), frame.f_lasti
+        last, self._last[id(frame)] = self._last.get(id(frame)), frame.f_lasti
         if last is None:
             return True
         name = dis.opname[frame.f_code.co_code[last]]
@@ -61,6 +112,19 @@ class Interruption:
         regions = dis._parse_exception_table(frame.f_code)  # type: ignore[attr-defined]
         handlers = [[one.target for one in regions if one.start <= at < one.end] for at in (last, frame.f_lasti)]
         return (name.startswith("CALL") or "JUMP_BACKWARD" in name) and handlers[0] == handlers[1]
+
+
+@functools.cache
+def _codes(files: frozenset[str]) -> tuple[CodeType, ...]:
+    """The code of all functions of some files."""
+    left = [one.__code__ for one in gc.get_objects() if isinstance(one, FunctionType)]
+    found = set()
+    while left:
+        code = left.pop()
+        if code.co_filename in files and code not in found:
+            found.add(code)
+            left += [one for one in code.co_consts if isinstance(one, CodeType)]
+    return tuple(found)
 
 
 def _destroys(frame: FrameType) -> bool:

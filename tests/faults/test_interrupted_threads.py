@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -31,11 +30,6 @@ from tests.interrupting import Interruption, by_itself
 from tests.several import several
 from tests.stores import verify_matrix
 from tests.unit.engine.execution.test_streamed import plan_for, sample
-
-pytestmark = pytest.mark.skipif(
-    sys.version_info[:2] == (3, 12),
-    reason="CPython 3.12 crashes where instructions are traced while another thread runs a generator",
-)
 
 #: All that starts, feeds, waits for or ends threads, and what is called on the way.
 MODULES = [

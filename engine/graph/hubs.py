@@ -11,8 +11,9 @@ vertices), and u a vertex that reaches v.
   distance to that hub plus the largest distance from it.  So d(u, v) is at most the length of the longest chain without
   G: the sum of these two distances for each component, plus the longest arc from each component to the next.
 
-The bound is the larger of these two values.  It holds for any choice of hubs and of G, and for any walks in place of
-shortest paths; the choice affects only how tight it is.
+The bound is the larger of these two values.  It holds for any choice of hubs and of G.  It also holds if each distance
+to or from a hub is replaced by the length of any walk with the same ends, because no walk is shorter than the distance.
+These choices affect only how tight the bound is.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ NARROWEST: Final = int(WORK_TYPES["uint16"].largest)
 def hub_bound(graph: Graph, limit: int, arcs: Arcs | None = None) -> int | None:
     """Bound d(u, v) over all pairs in which u reaches v, in O((n + m) log n).
 
-    Dense graphs are tried first with walks that are found without reading all arcs.
+    The first attempt, which is meant for dense graphs, uses walks that are found without reading all arcs.
 
     Args:
         graph: the graph; its weights are whole numbers, none negative.
@@ -59,7 +60,7 @@ def hub_bound(graph: Graph, limit: int, arcs: Arcs | None = None) -> int | None:
 def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     """Return the bound from walks of all vertices from and to one hub, found in a few passes over the vertices.
 
-    None if some vertex has no such walk after these passes, or if the bound is above ``limit``.
+    Return None if some vertex has no such walk after these passes, or if the bound is above ``limit``.
     """
     from engine.graph._walks import grow_back, grow_tree
     from engine.graph.kernels import call
@@ -114,6 +115,7 @@ def _through_hubs(
     sizes = np.diff(starts, append=len(order))
     largest = int(np.argmax(sizes))
     hubs = _hubs(arcs, component, len(sizes))
+    # by component: the length that it adds to a chain, 0 until that is known; -1 if no chain may pass through it
     through = np.zeros(len(sizes), np.int64)
 
     def longest() -> int:

@@ -117,7 +117,15 @@ def _sums_fit(graph: Graph) -> bool:
 
 
 def _origins(before: Indices, root: int) -> Indices:
-    """Find, by pointer doubling, the source at which the path to each vertex begins; ``NONE`` if there is no path."""
+    """Find, by pointer doubling, the source at which the path to each vertex begins.
+
+    Args:
+        before: the predecessor of each vertex; ``NONE`` for ``root``, and where there is no path.
+        root: the additional vertex of :func:`nearest_row`, which has an arc to each source.
+
+    Returns:
+        The source for each vertex; ``NONE`` for ``root``, and where there is no path.
+    """
     vertex = np.arange(len(before), dtype=np.int32)
     at = np.where((before == root) | (before == NONE), vertex, before)
     while True:

@@ -96,9 +96,10 @@ class SearchForm:
     """How a graph is searched, and when a block of sources is given up.
 
     Attributes:
-        name: which kernel searches: ``sweep``, ``lists`` or ``hops``.
-        limit: the largest number of sweeps or steps of a block of sources; for ``lists``, the largest number of visits
-            of a vertex, on average.
+        name: which kernel searches: ``sweep`` (sweeps over all vertices), ``lists`` (lists of the vertices that are
+            still to be visited) or ``hops`` (breadth first).
+        limit: a block of sources is given up after this number of sweeps (``sweep``), steps (``hops``), or visits of
+            each vertex on average (``lists``).
     """
 
     name: str

@@ -189,10 +189,10 @@ class _Run:
             del self._job
 
     def _pending(self, levels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the levels that devices which wait for a stripe regard as reached.
+        """Return, for each stripe, the level that waiting devices regard as reached.
 
-        If a task remains that brings a panel to a level, the level is not regarded as reached, even if the record says
-        that it is.  So no device reads a stripe that another device may be writing.
+        If a remaining task brings a panel to some level, devices do not regard this level as reached, even if
+        ``levels`` says that it is.  So no device reads a stripe that another device may be writing.
         """
         found = levels.copy()
         for task in reversed(self._tasks):
@@ -263,13 +263,13 @@ class _Run:
 
 
 class SourcePlace(Enum):
-    """Where a device finds the rows of a stripe that relaxes its panel."""
+    """Where a device finds the rows of a stripe that relaxes its panel, and whether it keeps rows that it reads."""
 
-    #: The rows are on the device itself.
+    #: The rows are on the device already.
     DEVICE = "device"
-    #: The rows are in the tier; the device holds them once it has read them.
+    #: The device reads the rows from the tier, and holds them for later panels of the pass.
     HELD = "held"
-    #: The rows are in the tier, and the device does not hold them.
+    #: The device reads the rows from the tier for this panel only, and does not hold them.
     TIER = "tier"
 
 

@@ -1,4 +1,4 @@
-"""Reads the parts that all requests of Valhalla have: places, units, and parameters that this network cannot follow.
+"""Reads what all requests of Valhalla have: places, units, and parameters that this network cannot take into account.
 
 Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/turn-by-turn/api-reference.  Parameters that
 change nothing here are ignored: those that say how Valhalla searches for the street of a place, and those that only the
@@ -19,9 +19,9 @@ from storage.geography.coordinates import wrong_degrees
 
 #: Metres in the units of a request.
 UNITS: Final = {"km": 1000.0, "kilometers": 1000.0, "mi": 1609.344, "miles": 1609.344}
-#: Most characters of a client's text that its answer repeats.
+#: The largest number of characters of a client's text that the answer repeats.
 _LONGEST_TEXT: Final = 200
-#: Parameters of every request that the network cannot follow, and why.
+#: Parameters of a whole request that this network cannot take into account, each with the reason that the error gives.
 _REFUSED: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("exclude_locations", "exclude_polygons", "exclude_levels", "avoid_locations", "avoid_polygons"),
@@ -29,7 +29,8 @@ _REFUSED: Final[Mapping[str, str]] = {
     ),
     "date_time": "ways take the same time all day",
 }
-#: Parameters of a place that the network cannot follow, each with a test: a value is refused if the test is true.
+#: Parameters of a single place that this network cannot take into account, each with a test.  A value of the parameter
+#: is refused if the test is true.
 _REFUSED_AT_PLACES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "heading": lambda value: value is not None,
     "search_filter": bool,

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 
-#: A graph is dense if it has more than ``_MANY`` times :func:`most_needed` arcs; its best arcs are then tried first.
+#: A graph is dense if it has more than ``_MANY`` times as many arcs as :func:`most_needed` returns.
 _MANY: Final = 8
 
 
@@ -34,12 +34,18 @@ def strong_components(n: int, tails: Array, heads: Array) -> Numbers:
 
 
 def most_needed(n: int) -> int:
-    """Estimate how many of the best arcs bottlenecks need, at most, in a dense graph with random weights."""
+    """Estimate, from above, how many of the best arcs suffice for all bottlenecks.
+
+    The estimate is for a dense graph with random weights.
+    """
     return int(2 * n * math.log(max(2, n)))
 
 
 def needed_arcs(graph: Graph, *, greatest: bool) -> tuple[Numbers, Numbers, Array]:
-    """Return tails, heads and weights of arcs that suffice for all bottlenecks; these are all arcs of a sparse graph.
+    """Return tails, heads and weights of arcs that suffice for all bottlenecks.
+
+    In a sparse graph, these are all arcs.  In a dense graph, these are the best arcs, and every arc whose ends lie in
+    different strongly connected components of the graph that has only the best arcs.
 
     Args:
         graph: the graph.

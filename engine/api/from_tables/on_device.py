@@ -81,16 +81,21 @@ class DevicePreparedMatrix(PreparedMatrix):
 
     @property
     def most_held(self) -> int:
-        """The most bytes of tables that questions keep in host memory: of all tables if the device computes rows."""
+        """The most bytes of tables that questions keep in host memory.  If the device computes rows, questions keep all
+        tables there.
+        """
         return self.table_bytes if self._all_go else super().most_held
 
     @property
     def least_held(self) -> int:
-        """The fewest bytes of tables that must be in host memory: of all tables if the device computes rows."""
+        """The fewest bytes of tables that must be in host memory at the same time.  If the device computes rows, all
+        tables must be there.
+        """
         return self.table_bytes if self._all_go else super().least_held
 
     @property
     def _all_go(self) -> bool:
+        """Whether the device computes rows: sums are exact, and the processors have not taken over from the device."""
         return self.exact and not self._stays
 
     @property

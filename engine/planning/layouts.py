@@ -173,7 +173,9 @@ def _round_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float
     shallow = shares.shallow * (shares.shallow_width / tiling.width) ** 2
     few = shares.few_slots * streamed if tiling.slots < SLOTS else 0.0
     groups = tiling.rounds(n)
-    uneven = (1 - streamed) * (math.ceil(groups / count) * count / groups - 1)  # resident groups stay on their device
+    # a resident group stays on its device, so a round takes as long as the device with most of these groups needs; a
+    # streamed stripe goes to the next device that is free, so it does not count here
+    uneven = (1 - streamed) * (math.ceil(groups / count) * count / groups - 1)
     return max(1.0, bus * (BUS_MARGIN if streamed else 1)) + closing + low + shallow + few + uneven
 
 

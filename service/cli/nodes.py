@@ -75,7 +75,7 @@ def serve_routes(
     *,
     answer: AnswerOptions,
 ) -> None:
-    """Answer programs that speak OSRM's or Valhalla's protocol; there are no keys: whoever reaches it may ask."""
+    """Answer programs that speak OSRM's or Valhalla's protocol; there are no keys: whoever reaches the port may ask."""
     if speed is not None and not speed > 0:
         raise typer.BadParameter(f"--speed is above 0 km/h, found {speed:g}")
     check_service()

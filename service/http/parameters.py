@@ -1,4 +1,4 @@
-"""Refuses query parameters that would be ignored silently: misspelt ones, and others of one value given twice."""
+"""Refuses query parameters that would be ignored silently: misspelt ones, and repeated ones that take one value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.errors import InvalidRequest
 
 
 async def known_parameters(request: Request) -> None:
-    """Raise InvalidRequest for an unknown query parameter, and for one of a single value that is given twice."""
+    """Raise InvalidRequest if a query parameter is unknown, or if one that takes a single value is given repeatedly."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     known = dict(sorted(entry for parameter in route.dependant.query_params for entry in _forms(parameter)))
@@ -25,7 +25,10 @@ async def known_parameters(request: Request) -> None:
 
 
 def _forms(parameter: Any) -> list[tuple[str, Any]]:
-    """Return the names of a parameter and what each takes; a parameter that is a model has several."""
+    """Return pairs (name, annotation) of the query parameters that ``parameter`` declares.
+
+    A Pydantic model declares one for each of its fields; any other parameter declares only itself.
+    """
     annotation = parameter.field_info.annotation
     fields = getattr(annotation, "model_fields", {parameter.alias: parameter.field_info})
     return [(name, field.annotation) for name, field in fields.items()]

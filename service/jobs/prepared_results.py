@@ -1,7 +1,8 @@
 """Prepared results in the API process: labels, files and single pairs are read here; helper processes compute the rest.
 
-The distance of a pair is the least sum of two lines (rows of vertices) of the tables.  To read it adds some
-microseconds to the time of a request (decision 226).  Importing this module loads NumPy, but no compiled code.
+The distance of a pair is the least sum of entries of two lines of the tables, that of the source and that of the
+target.  Reading it adds some microseconds to the time of a request (decision 226).  Importing this module loads NumPy,
+but no compiled kernels.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class AskedPrepared(PreparedStore):
             answering: the helper processes, and the limits of each caller.
         """
         super().__init__(folder)
-        self.summary.setdefault("pairs", self.n * (self.n - 1))  # ``counted`` computes rows for all other numbers
+        # the number of pairs follows from n; all other numbers of the summary need rows, which ``counted`` computes
+        self.summary.setdefault("pairs", self.n * (self.n - 1))
         self._answering, self.budget = answering, answering.budget
         self._origin, self._admitted = self, True
         self._pairs_lock = threading.Lock()
@@ -154,7 +156,8 @@ class AskedPrepared(PreparedStore):
         Raises:
             BlockingIOError: the operating system is still reading the distance from the disk; try again soon.
         """
-        pairs = self._pairs[0] if self._pairs else None  # only ``entries`` opens the reader: its thread may wait
+        # only ``entries`` opens the reader of pairs, because the thread that calls ``entries`` may wait
+        pairs = self._pairs[0] if self._pairs else None
         if pairs is None or not (0 <= source < self.n > target >= 0):
             return None
         found: np.generic | None = pairs.peek(source, target)

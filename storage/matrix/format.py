@@ -2,9 +2,10 @@
 
 The store is a Zarr v3 group.  Its root ``zarr.json`` is the seal.  The seal is written last, and neither this program
 nor any Zarr client opens a store without seal.  The seal holds the attributes, the summary, the consolidated metadata,
-size and checksum of every file but the tiles (those are in ``manifest``), and a digest of itself.  All files that end
-with their own CRC-32C have the same CRC-32C as a whole.  So for such files the seal also has the CRC-32C of all bytes
-but the last four.
+size and checksum of every file but the tiles (``manifest`` has the checksums of tiles), and a digest of itself.
+
+If the last four bytes of a file are the CRC-32C of all bytes before them, the CRC-32C of the whole file is the same
+number (``_RESIDUE``) for any content.  So for such files the seal also has the CRC-32C of all bytes but the last four.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ _EXTEND: Final = _c_function()
 
 
 class FileMark(NamedTuple):
-    """The size and the checksums of a file in a seal.
+    """The size and the checksums of a file, as a seal has them.
 
     Attributes:
         size: bytes of the file.
@@ -123,8 +124,10 @@ class FileMark(NamedTuple):
         return cls(size, checksum, int.from_bytes(last, "little") if checksum == _RESIDUE else checksum)
 
     def agrees(self, sealed: FileMark) -> bool:
-        """Return whether a file with this mark agrees with the mark ``sealed``.  Old versions of this program sealed no
-        ``content``, so their seals cannot distinguish files of the same size that end with their own CRC-32C.
+        """Return whether a file with this mark agrees with ``sealed``, its mark in a seal.
+
+        Seals of old versions of this program have no ``content``, so they cannot distinguish files of the same size
+        that end with their own CRC-32C.
         """
         return self[:2] == sealed[:2] and (self.content == sealed.content or not sealed.told)
 
@@ -315,7 +318,7 @@ def seal_document(folder: Path, attributes: Mapping[str, object], known: Mapping
 def _files(folder: Path, left_out: Collection[Path]) -> list[Path]:
     """Return all files below ``folder``, sorted, except those in the folders ``left_out``, which are not visited.
 
-    Raises OSError if a folder cannot be listed, because a seal that lacks the folder's files would look complete.
+    Raises OSError if a folder cannot be listed: otherwise the seal would lack the folder's files and look complete.
     """
     found = []
     for root, folders, names in os.walk(folder, onerror=raised):
@@ -363,7 +366,7 @@ def read_seal(path: Path | str, data: bytes, holds: str | None = DISTANCES) -> d
     Args:
         path: the path of the store, for errors.
         data: the root document.
-        holds: what the store must have, ``DISTANCES``, ``TABLES`` or ``TABLE``; None for any of them.
+        holds: what the store must have: ``DISTANCES``, ``TABLES`` or ``TABLE``; None if any of them will do.
 
     Raises:
         StorageFailed: the seal is damaged, or the store lacks ``holds``; the message names ``path`` and the reason.

@@ -28,10 +28,16 @@ class VertexNames:
         return self._attribute is not None
 
     def add(self, vertex: int | str, attributes: Mapping[str, tuple[str, int]], line: int) -> None:
-        """Add the next vertex with its id; its ``attributes`` are pairs (value, line of the file) by name.
+        """Record the name of the next vertex; without ``--labels`` this does nothing.
 
-        Raises InvalidGraph if a name is missing or occurs twice, InvalidRequest if the first vertex has no such
-        attribute.
+        Args:
+            vertex: the id of the vertex.
+            attributes: pairs (value, line of the file), by the name of the attribute.
+            line: the line of the vertex, for errors.
+
+        Raises:
+            InvalidRequest: the first vertex does not have the attribute that ``--labels`` selects.
+            InvalidGraph: a later vertex does not have this attribute, or a name is empty or occurs twice.
         """
         if self._attribute is None:
             return

@@ -140,10 +140,13 @@ class PreparedNear:
 
     @cached_property
     def _shares(self) -> MemoryShares:
-        """The memory for tables and bands of rows; if not all tables fit, a quarter is left for pairs, if possible.
+        """How the memory is divided among tables, bands of rows and near pairs.
+
+        If not all tables fit, a quarter of the memory is left for the pairs, unless the rest would then be too small.
+        ``needed`` does not include this quarter.
 
         Raises:
-            DoesNotFit: not even the fewest lines of the tables fit.
+            DoesNotFit: the memory does not even hold the lines of one source and one target.
         """
         matrix, memory = self._matrix, self._machine.memory
         with matrix.using(self._options.threads):

@@ -143,8 +143,12 @@ class DeviceSearch:
         self._search()
 
     def finish(self) -> RowFacts | None:
-        """Wait for the search that ``begin`` queued; return facts of the searched rows, or None if the search passed
-        its limit and was given up.
+        """Wait for the search that ``begin`` queued, and return facts of the searched rows.
+
+        If labels of 16 bits may have been capped, the rows are searched again with labels of the matrix's type.
+
+        Returns:
+            The facts; None if the search was given up, because it passed the limit of its form (``SearchForm.limit``).
         """
         while True:
             if self._kernels.given_up(self._reader):
@@ -211,8 +215,9 @@ class DeviceSearch:
         return bool(largest + self._heaviest < self._labels.unreachable)
 
     def _counted(self) -> RowFacts:
-        """Give the numbers of vertices at each number of hops to the reduction; return the facts that follow from them:
-        reach and sum of distances.  The other two facts are -1.
+        """Give the numbers of vertices at each number of hops to the reduction; return the facts that follow from them.
+
+        These are ``reached`` and ``sums``.  The other two facts, ``largest`` and ``farthest``, are -1.
         """
         rows, longest = self._rows, self._kernels.last_level(self._reader)
         counts = self._out[self._buffer][: longest + 1].get()[:, : len(rows)]

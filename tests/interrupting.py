@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dis
 import functools
-import gc
 import sys
 import threading
-from collections.abc import Iterator
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -27,27 +24,27 @@ class Interruption:
     """
 
     def __init__(self, at: int, *modules: ModuleType, every: bool = False) -> None:
-        self._left, self._files, self._every = at, frozenset(module.__file__ for module in modules), every
+        self._left, self._modules, self._every = at, modules, every
+        self._files, self._raised = {module.__file__ for module in modules}, False
         self._last: dict[int, int] = {}  # by the id of a frame: the offset of its last instruction
 
     def hits(self, work: Any) -> bool:
         """Whether ``work()`` was interrupted; it had fewer steps if not."""
+        watch = self._monitored if sys.version_info >= (3, 12) else self._traced
         try:
-            with self._monitored() if sys.version_info >= (3, 12) else self._traced():
-                work()
+            watch(work)
         except KeyboardInterrupt:
             return True
         finally:
             self._last.clear()
         return False
 
-    @contextlib.contextmanager
-    def _traced(self) -> Iterator[None]:
-        """Have Python 3.11 call :meth:`_trace`."""
+    def _traced(self, work: Any) -> None:
+        """Call ``work()``, and have Python 3.11 call :meth:`_trace` meanwhile."""
         before = sys.gettrace()
         sys.settrace(self._trace)
         try:
-            yield
+            work()
         finally:
             sys.settrace(before)
 
@@ -62,22 +59,27 @@ class Interruption:
             self._last.pop(id(frame), None)
         return self._trace
 
-    @contextlib.contextmanager
-    def _monitored(self) -> Iterator[None]:
-        """Have Python 3.12 or newer count the instructions of the modules.
+    def _monitored(self, work: Any) -> None:
+        """Call ``work()``, and have Python 3.12 or newer call :meth:`_step` at each instruction of the modules.
 
         There ``sys.settrace`` misses instructions of functions that it sees for the first time, and crashes where
         another thread runs a generator.
         """
         monitoring, me = sys.monitoring, threading.get_ident()  # type: ignore[attr-defined,unused-ignore]
-        events, codes = monitoring.events, _codes(self._files)
+        events, codes = monitoring.events, _codes(self._modules)
+
+        begun: dict[int, CodeType] = {}  # by the id of a frame; Python looks for no signals before a frame has begun
 
         def instruction(code: CodeType, offset: int) -> None:
-            if threading.get_ident() == me:
-                self._step(sys._getframe(1))
+            frame = sys._getframe(1)
+            if threading.get_ident() == me and begun.get(id(frame)) is code:
+                self._step(frame)
 
         def begin(code: CodeType, offset: int) -> None:
-            self._last.pop(id(sys._getframe(1)), None)
+            frame = sys._getframe(1)
+            if threading.get_ident() == me:
+                begun[id(frame)] = code
+                self._last.pop(id(frame), None)
 
         watched = {events.INSTRUCTION: instruction, events.PY_START: begin, events.PY_RESUME: begin}
         monitoring.use_tool_id(_TOOL, "interruption")
@@ -86,7 +88,7 @@ class Interruption:
                 monitoring.register_callback(_TOOL, event, call)
             for code in codes:
                 monitoring.set_local_events(_TOOL, code, events.INSTRUCTION | events.PY_START | events.PY_RESUME)
-            yield
+            work()
         finally:
             for code in codes:
                 monitoring.set_local_events(_TOOL, code, 0)
@@ -98,8 +100,8 @@ class Interruption:
         """Count an instruction that ``frame`` is about to run, and interrupt at the chosen one."""
         if self._every or self._looks(frame):
             self._left -= 1
-            if self._left <= 0 and not _destroys(frame):
-                self._left = 0
+            if self._left <= 0 and not self._raised and not _destroys(frame):
+                self._left, self._raised = 0, True
                 raise KeyboardInterrupt
 
     def _looks(self, frame: FrameType) -> bool:
@@ -114,17 +116,32 @@ class Interruption:
         return (name.startswith("CALL") or "JUMP_BACKWARD" in name) and handlers[0] == handlers[1]
 
 
-@functools.cache
-def _codes(files: frozenset[str]) -> tuple[CodeType, ...]:
-    """The code of all functions of some files."""
-    left = [one.__code__ for one in gc.get_objects() if isinstance(one, FunctionType)]
-    found = set()
+def _codes(modules: tuple[ModuleType, ...]) -> set[CodeType]:
+    """The code of all functions of some modules, found from their names, as the garbage collector may not list all."""
+    files, found, seen = {module.__file__ for module in modules}, set[CodeType](), set[int]()
+    left: list[Any] = [value for module in modules for value in vars(module).values()]
     while left:
-        code = left.pop()
-        if code.co_filename in files and code not in found:
-            found.add(code)
-            left += [one for one in code.co_consts if isinstance(one, CodeType)]
-    return tuple(found)
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, CodeType):
+            if one.co_filename in files:
+                found.add(one)
+                left += one.co_consts
+        elif isinstance(one, FunctionType):
+            left += [
+                one.__code__,
+                *one.__dict__.values(),
+                *(cell.cell_contents for cell in one.__closure__ or () if cell),
+            ]
+        elif isinstance(one, type) and sys.modules.get(one.__module__) in modules:
+            left += vars(one).values()
+        elif isinstance(one, property):
+            left += [one.fget, one.fset, one.fdel]
+        elif isinstance(one, (staticmethod, classmethod, functools.cached_property)):
+            left.append(one.func if isinstance(one, functools.cached_property) else one.__func__)
+    return found
 
 
 def _destroys(frame: FrameType) -> bool:

@@ -225,7 +225,11 @@ def shared(begun: Begun, ended: Begun) -> None:
     in_threads(2, work, range(4), told=lambda _: None)
 
 
-@pytest.mark.parametrize("every", [False, True])
+#: Between the exit of a context and the jump that follows it Python 3.13 has instructions, but looks for no signals.
+EVERY = pytest.param(True, marks=pytest.mark.skipif(sys.version_info >= (3, 13), reason="no signal comes there"))
+
+
+@pytest.mark.parametrize("every", [False, EVERY])
 @pytest.mark.parametrize("block", [whole_block, shared])
 def test_an_interrupt_at_any_step_leaves_no_thread_and_no_call_half_made(
     block: Callable[[Begun, Begun], None], every: bool

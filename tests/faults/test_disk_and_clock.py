@@ -191,7 +191,7 @@ def test_on_a_full_disk_no_job_is_promised_that_is_not_kept(site: Site, small_di
     filler.free()
     promised.append(site.submit().id)
     assert {job.id for job in site.jobs.list_jobs(2000)} == set(promised)
-    with sqlite3.connect(site.settings.data_dir / "apsp.db") as connection:
+    with contextlib.closing(sqlite3.connect(site.settings.data_dir / "apsp.db")) as connection, connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
 

@@ -6,6 +6,7 @@ CI does 25 rounds; ``APSP_KILL_ROUNDS=300 ./dev test tests/faults/test_kill_anyt
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -146,7 +147,7 @@ def check_promises(run: Round, data: Path, distances: np.ndarray) -> None:
         verify_matrix(store)
         with open_matrix(store) as matrix:
             assert np.array_equal(matrix.rows(range(len(distances))), distances), job
-    with sqlite3.connect(data / "apsp.db") as connection:
+    with contextlib.closing(sqlite3.connect(data / "apsp.db")) as connection, connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         known = {row[0] for row in connection.execute("SELECT id FROM jobs")}
         assert known == set(run.accepted.values()), "a job that nobody was promised"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -149,7 +150,7 @@ INSERT INTO jobs VALUES ('j1', 'g1', NULL, 'accepted', 'queued', '{}', '{}', 0, 
 
 def test_a_database_of_the_first_version_is_brought_up_to_date(tmp_path: Path):
     path = tmp_path / "apsp.db"
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(FIRST)
     connection.close()
     store = JobStore(path)
@@ -198,7 +199,7 @@ Database(where).close()
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path):
     path = tmp_path / "apsp.db"
     Database(path).close()
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
     with pytest.raises(DatabaseFailed, match="newer version"):

@@ -3,7 +3,6 @@
 The store is a Zarr v3 group.  Its root ``zarr.json`` is the seal.  The seal is written last, and neither this program
 nor any Zarr client opens a store without seal.  The seal holds the attributes, the summary, the consolidated metadata,
 size and checksum of every file but the tiles (``manifest`` has the checksums of tiles), and a digest of itself.
-
 If the last four bytes of a file are the CRC-32C of all bytes before them, the CRC-32C of the whole file is the same
 number (``_RESIDUE``) for any content.  So for such files the seal also has the CRC-32C of all bytes but the last four.
 """

@@ -122,7 +122,7 @@ class RowPasses:
         counts = np.diff(indptr)
         single = np.flatnonzero((counts == 1) & (not each))
         before, place = np.unique(tails[indptr[single]], return_inverse=True)
-        sent = np.bincount(place, self._kept[self._inner + single], len(before))
+        sent = np.bincount(place, self._kept[self._inner + single], len(before)).astype(np.float64)  # of none: int64
         visited = np.flatnonzero((counts != 1) | each)
         return *self._sinks, visited, before, sent, np.empty(int(counts.max(initial=0)), Mask)
 

@@ -288,7 +288,7 @@ class Options:
         device_memory: the largest number of bytes of the GPU's memory to use; None for all free memory.
         max_hops: the largest number of arcs of a path; None for no limit.
         sources: vertex indices (not labels) of the rows, in order, none twice; None for all vertices.
-        threads: most processors to use; None for all.
+        threads: the largest number of processors to use; None for all.
         targets: vertex indices (not labels) of the columns, in order, none twice; None for all vertices.
         cutoff: a distance; entries beyond it are unreachable in the result.  None for no limit.
         executor: ``local`` for this process, or ``dask`` for the workers of a Dask scheduler.

@@ -29,7 +29,7 @@ from engine.graph.kernels import njit
 
 #: The mark of a vertex that has its place in the order; all other marks are smaller.
 PLACED = 2**31 - 1
-#: The number of distances for which the vertices of a component are visited.
+#: The vertices of a component are visited for this number of distances at most, from the least of them upwards.
 LEVELS = 24
 
 

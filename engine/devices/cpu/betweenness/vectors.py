@@ -177,16 +177,6 @@ def count_lanes(typing, mask):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def first_lane(typing, mask):  # type: ignore[no-untyped-def]
-    """Return the number of the first lane in a mask that is not 0."""
-
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.cttz(args[0], ir.IntType(1)(1))
-
-    return types.int64(types.int64), codegen
-
-
-@intrinsic
 def total(typing, a):  # type: ignore[no-untyped-def]
     """Return the sum of the sixteen numbers of a line."""
 

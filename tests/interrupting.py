@@ -130,11 +130,7 @@ def _codes(modules: tuple[ModuleType, ...]) -> set[CodeType]:
                 found.add(one)
                 left += one.co_consts
         elif isinstance(one, FunctionType):
-            left += [
-                one.__code__,
-                *one.__dict__.values(),
-                *(cell.cell_contents for cell in one.__closure__ or () if cell),
-            ]
+            left += [one.__code__, *vars(one).values()]  # what a decorator has wrapped is an attribute
         elif isinstance(one, type) and sys.modules.get(one.__module__) in modules:
             left += vars(one).values()
         elif isinstance(one, property):

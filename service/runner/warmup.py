@@ -66,10 +66,11 @@ class WarmUp:
         if self._compiling is not None:
             if self._compiling.poll() is None:
                 return False
-            if self._compiling.returncode:
-                log.warning("kernels are not compiled ahead; the process ended with %d", self._compiling.returncode)
+            with self._compiling as ended:  # this closes its pipe
+                self._compiling = None
+            if ended.returncode:
+                log.warning("kernels are not compiled ahead; the process ended with %d", ended.returncode)
                 self._steps = iter(())
-            self._compiling = None
         try:
             done = next(self._steps, None)
         except Exception as error:
@@ -84,12 +85,11 @@ class WarmUp:
 
     def pause(self) -> None:
         """Stop compiling in the background, because there is a job; it is started again when the runner is idle."""
-        if self._compiling is None:
+        compiling, self._compiling = self._compiling, None
+        if compiling is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._compiling.pid, signal.SIGKILL)
-        self._compiling.wait()
-        self._compiling = None
+        with compiling, contextlib.suppress(ProcessLookupError):  # this closes its pipe, and waits for its end
+            os.killpg(compiling.pid, signal.SIGKILL)
 
 
 def _steps() -> Iterator[bool]:

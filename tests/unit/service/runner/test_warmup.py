@@ -22,7 +22,8 @@ class Background:
         self.code, self.begun = code, list[subprocess.Popen[bytes]]()
 
     def __call__(self) -> subprocess.Popen[bytes]:
-        self.begun.append(subprocess.Popen([sys.executable, "-c", self.code], start_new_session=True))
+        command = [sys.executable, "-c", self.code]
+        self.begun.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
         return self.begun[-1]
 
 
@@ -60,6 +61,7 @@ def test_kernels_are_compiled_before_they_are_loaded(solved: list[object], monke
     wait(background.begun[0])
     missing.clear()
     assert steps.step()
+    assert background.begun[0].stdin.closed
     assert len(solved) == 1
     assert not steps.step()
     assert len(background.begun) == 1
@@ -100,6 +102,7 @@ def test_a_job_ends_it_and_it_begins_again(
     while _lives(int(child.read_text())) and time.monotonic() < until:
         time.sleep(0.02)
     assert not _lives(int(child.read_text()))
+    assert background.begun[0].stdin.closed
     steps.pause()
     assert steps.step()
     assert len(background.begun) == 2

@@ -27,7 +27,7 @@ from engine.devices.cpu.bit_rows import (
     lowest_bit,
     transpose_bits,
 )
-from engine.devices.cpu.fading.digits import add_own, fade_squares, hold_weights
+from engine.devices.cpu.fading.digits import SIDE, add_own, fade_squares, hold_weights
 from engine.graph.kernels import njit
 from engine.model.backend import LevelReduction
 from engine.model.rows import Array, ReducedLevels
@@ -363,7 +363,7 @@ def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type:
         return False, 0, dear
     begin_facts(space[8], steps, facts)
     levels[:, : steps + 1] = 0
-    held, row, tables = np.empty((len(weights), apart)), np.empty(apart, np.uint16), shares.copy()
+    held, rows, tables = np.zeros((len(weights) + 1, apart)), np.empty((SIDE, apart), np.uint16), shares.copy()
     tables[:, 0] = 0.0
     if dear:
         sums[:] = 0.0
@@ -384,5 +384,5 @@ def search_levels(arcs, space, near, starts, limits, levels, reducing):  # type:
                 count_levels(squares, apart + start, used, steps, kept, levels[w], terms)
             if dear:
                 extent = len(some), min(64, len(starts) - 64 * w), 64 * w
-                fade_squares(squares, used, extent, tables, held, row, sums)
+                fade_squares(squares, used, extent, tables, held, rows, sums)
     return True, steps, dear or added > DEAR * len(near) * len(shares)

@@ -115,6 +115,8 @@ class _Call(Promise[T]):
             self.fail(error)
         else:
             self.keep(value)
+        finally:
+            del self, work  # the error refers to this frame: otherwise it would keep itself and arrays in memory
 
     def drop(self, why: str) -> None:
         """Cancel the call: ``result`` raises Dropped."""

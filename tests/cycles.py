@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType, ModuleType
 
 
 @contextmanager
@@ -16,3 +17,25 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def keepers(thing: object, depth: int = 6) -> list[str]:
+    """Return what refers to a thing, directly and over other things, to say why it is still there."""
+    found: list[str] = []
+    here, seen = [thing], {id(thing)}
+    for level in range(depth):
+        above = [one for below in here for one in gc.get_referrers(below) if id(one) not in seen and one is not here]
+        here = [one for one in above if not isinstance(one, ModuleType | type) and not _of_module(one)]
+        seen.update(map(id, (*above, above, here)))
+        found += [f"{level}: {_said(one)}" for one in here[:20]]
+    return found
+
+
+def _of_module(one: object) -> bool:
+    return isinstance(one, dict) and "__name__" in one
+
+
+def _said(one: object) -> str:
+    if isinstance(one, FrameType):
+        return f"frame of {one.f_code.co_qualname}, line {one.f_lineno} of {one.f_code.co_filename}"
+    return f"{type(one).__name__} {str(list(one)[:5]) if isinstance(one, dict) else repr(one)}"[:200]

@@ -15,7 +15,7 @@ from engine.distributed.messages import TaskFailure, TaskRequest, TaskResult, Wo
 from engine.distributed.this_process import ThisProcess
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
-from storage.errors import ApspError, SolveFailed, StorageFailed
+from storage.errors import ApspError, DatabaseFailed, DiskFull, SolveFailed, StorageFailed
 
 log = logging.getLogger("apsp.engine")
 
@@ -25,6 +25,10 @@ LOSSES: Final = 4
 PATIENCE: Final = 120.0
 #: Seconds between two calls of the monitor.
 PAUSE: Final = 0.1
+#: The errors of tasks that a run raises again as what they are; all others become SolveFailed.
+_KINDS: Final[dict[str, type[ApspError]]] = {
+    kind.__name__: kind for kind in (BelowZero, StorageFailed, DiskFull, DatabaseFailed)
+}
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ def result_of(done: TaskEnded) -> TaskResult | None:
     """Return the result of a task; None if it was cancelled.
 
     Raises:
-        BelowZero, StorageFailed, SolveFailed: the error of the task.
+        BelowZero, StorageFailed, DiskFull, DatabaseFailed, SolveFailed: the error of the task.
     """
     if done.error is not None:
         raise SolveFailed(f"a task on worker {done.ticket.worker} failed: {done.error!r}") from done.error
@@ -140,5 +144,4 @@ def result_of(done: TaskEnded) -> TaskResult | None:
         return result
     if done.result.error in ("Lost", "Stopped"):
         return None
-    kinds: dict[str, type[ApspError]] = {"StorageFailed": StorageFailed, "BelowZero": BelowZero}
-    raise kinds.get(done.result.error, SolveFailed)(done.result.message)
+    raise _KINDS.get(done.result.error, SolveFailed)(done.result.message)

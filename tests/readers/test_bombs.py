@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ALLOWED = 96 << 20
 
 _CHILD = """
-import json, sys
+import json, os, sys
 from pathlib import Path
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])  # readers have buffers for each thread
 import polars, scipy.sparse
 from storage.errors import ApspError
 from storage.readers import read_graph

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from storage import threads as threads_module
 from storage.threads import Dropped, Promise, ThreadPool, in_threads
+from tests.cycles import no_collection
 from tests.interrupting import Interruption, by_itself
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,6 +98,25 @@ def test_a_call_that_was_dropped_says_so() -> None:
         second.result()
     with pytest.raises(RuntimeError, match="was left"):
         pool.submit(int)
+
+
+def test_a_call_that_failed_keeps_nothing_in_memory() -> None:
+    """The error has the frame in which it was caught; if that frame had the call, the error would keep itself."""
+
+    class Matrix:
+        pass
+
+    def fails(matrix: Matrix) -> None:
+        raise ValueError(matrix)
+
+    matrix = Matrix()
+    gone = weakref.ref(matrix)
+    with no_collection():
+        with ThreadPool(2) as pool, pool:
+            call = pool.submit(fails, matrix)
+            call.wait()
+        del call, matrix
+        assert gone() is None
 
 
 def test_calls_may_be_submitted_by_the_calls() -> None:

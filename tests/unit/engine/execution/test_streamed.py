@@ -33,7 +33,7 @@ from storage.graph.graph import Graph, build_graph
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint, open_working
-from tests.cycles import no_collection
+from tests.cycles import keepers, no_collection
 from tests.interrupting import by_itself
 from tests.several import several
 from tests.stores import verify_matrix
@@ -188,7 +188,7 @@ def test_the_graph_and_the_matrix_go_with_the_solve(tmp_path, monkeypatch, tier,
         until = time.monotonic() + 20
         while gone() is not None and time.monotonic() < until:
             time.sleep(0.01)  # a thread of a pool drops its last task a moment after its result was taken
-        assert gone() is None
+        assert gone() is None, keepers(gone())
 
 
 def test_floats_of_both_signs_come_back_from_their_potentials(tmp_path, eager):

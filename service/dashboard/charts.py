@@ -15,12 +15,12 @@ _MOST_BARS: Final = 72
 
 def counted(values: Sequence[float], bins: int) -> tuple[list[float], list[int]]:
     """Return the edges of ``bins`` equal bins over the values, and their counts; a single bin if all values are
-    equal.
+    equal, or too near together for more.
     """
     low, high = min(values), max(values)
-    if low == high:
-        return [low, high], [len(values)]
     width = (high - low) / bins
+    if low + width == low:
+        return [low, high], [len(values)]
     counts = [0] * bins
     for value in values:
         counts[min(bins - 1, int((value - low) / width))] += 1

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.jobs.points import PointSnapper
+from service.views.binning import in_bins
 from service.views.pictures.layout import find_places, has_layout
 from storage.errors import InvalidRequest
 from storage.graph.units import HOPS
@@ -240,6 +241,7 @@ class ResultReader:
 
         The histogram of a matrix was counted while solving; the histogram of a prepared result is counted on the first
         request. ``edges`` has one number more than ``counts``; the last bin includes its upper edge.
+        The bins of a row are those of ``in_bins``.
         """
         self.check_semiring(MIN_PLUS)
         if source is None:
@@ -250,7 +252,7 @@ class ResultReader:
         wanted = self.reached(row) & (self.matrix.targets != u)
         edges, counts = np.zeros(0), np.zeros(0, np.int64)
         if wanted.any():
-            counts, edges = np.histogram(row[wanted].astype(np.float64), bins)
+            counts, edges = in_bins(row[wanted].astype(np.float64), bins)
         below = int(np.count_nonzero(row[wanted] < 0))
         return {"edges": edges.tolist(), "counts": counts.tolist(), "below_zero": below}
 

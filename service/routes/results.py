@@ -105,7 +105,7 @@ class HistogramQuery(BaseModel):
     source: str | None = Field(None, max_length=1000, description="Only the distances from this vertex.")
     source_point: PointText = None
     snap_limit: SnapLimit = None
-    bins: int = Field(64, ge=1, le=10_000, description="Bins, with a source.")
+    bins: int = Field(64, ge=1, le=10_000, description="Bins, with a source; one where all distances are equal.")
 
 
 @router.get("/results", response_model=Manifest | TableManifest, responses=_KNOWN, dependencies=TAGGED)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
+from service.views.binning import in_bins
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def column_histogram(table: SealedTable, column: str, bins: int) -> dict[str, An
     Args:
         table: the open table.
         column: name of a column of numbers.
-        bins: number of bins; one where all numbers are equal.
+        bins: number of bins; one where all numbers are equal, or too near together for more.
 
     Raises:
         InvalidRequest: there is no such column, or the column holds texts.
@@ -81,8 +82,6 @@ def column_histogram(table: SealedTable, column: str, bins: int) -> dict[str, An
     numbers = numbers[np.isfinite(numbers)]
     edges, counts = np.zeros(0), np.zeros(0, np.int64)
     if len(numbers):
-        same = numbers.min() == numbers.max()
-        span = (float(numbers.min()), float(numbers.max()))
-        counts, edges = (np.array([len(numbers)]), np.array(span)) if same else np.histogram(numbers, bins, span)
+        counts, edges = in_bins(numbers, bins)
     missing = len(values) - len(numbers)
     return {"column": column, "edges": edges.tolist(), "counts": counts.tolist(), "missing": missing}

@@ -17,6 +17,7 @@ from service.cli.commands.querying import store_folder
 from service.cli.mapping import check_map, map_figure
 from service.cli.progress import ProgressMonitor
 from service.units import parse_size
+from service.views.binning import in_bins
 from service.views.matrix_summary import compared
 from service.views.pictures.colours import BARS, INK, MARK
 from service.views.pictures.figures import about, count_axes, draw_histogram, draw_matrix, new_figure
@@ -148,7 +149,10 @@ def _draw_ends(axes: Axes, summary: dict[str, Any], picture: Picture, name: str)
     axes.set(xlabel=f"largest {name} from a vertex", ylabel="vertices")
     count_axes(axes)
     if len(picture.eccentricities):
-        axes.hist(picture.eccentricities, bins=_BINS, color=BARS)
+        counts, edges = in_bins(picture.eccentricities, _BINS)
+        if len(counts) == 1:  # equal eccentricities, whose bar would have no width
+            edges = edges + np.array([-1, 1]) * max(0.5, abs(edges[1]) / _BINS)
+        axes.stairs(counts, edges, fill=True, color=BARS)
     for fact, style in (("radius", ":"), ("diameter", "--")):
         if summary.get(fact) is not None:
             axes.axvline(summary[fact], color=INK, linestyle=style, label=f"{fact} {about(summary[fact])}")

@@ -21,6 +21,7 @@ from service.api.schemas.wire import ProblemDocument
 from service.auth.callers import ANYBODY
 from service.jobs.answering import Answering
 from service.settings import Settings
+from storage.graph.graph import build_graph
 from storage.jobs.store import Progress
 from tests.unit.service.support import Bench, InlinePool, small_graph
 
@@ -309,6 +310,17 @@ def test_rows_of_named_vertices_and_of_some_sources(client: TestClient, bench: B
         for sources in ("a", '"b,c",a'):
             body = problem(client.get(base, params={"sources": sources, "format": kind}), 404, "not-found")
             assert "vertex a was not solved" in body["detail"]
+
+
+@pytest.mark.parametrize("lengths", [[0.3, 0.1 + 0.2], [1.5e17], [9e299, 9e299]])
+@pytest.mark.parametrize("bins", [1, 64])
+def test_the_histogram_of_distances_between_which_no_number_lies(
+    client: TestClient, bench: Bench, lengths: list[float], bins: int
+):
+    graph, _ = build_graph([0] * len(lengths), range(1, 1 + len(lengths)), lengths, directed=True)
+    job_id, _ = bench.solved(graph, "float64")
+    found = client.get(f"/v1/jobs/{job_id}/histogram?source=0&bins={bins}").json()
+    assert (found["edges"], found["counts"]) == ([min(lengths), max(lengths)], [len(lengths)])
 
 
 def test_answers_from_a_rectangle(client: TestClient, bench: Bench):

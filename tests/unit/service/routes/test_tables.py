@@ -143,6 +143,11 @@ def test_histograms_of_columns(client: TestClient, bench: Bench):
     assert sum(same["counts"]) == 4
     problem(client.get(url, params={"column": "nope"}), 422, "invalid-request")
     problem(client.get(url), 422, "invalid-request")
+    near, _ = build_graph([0, 0], [1, 2], [0.3, 0.1 + 0.2], directed=True)
+    url = f"/v1/jobs/{bench.tabled(near, result='near', nearest=2)}/table/histogram?column=distance"
+    assert client.get(url).json() == {
+        "column": "distance", "edges": [0.3, 0.1 + 0.2], "counts": [2], "missing": 0
+    }  # fmt: skip
     named = bench.tabled(small_graph(names=True), **MEASURES)
     body = problem(client.get(f"/v1/jobs/{named}/table/histogram?column=vertex"), 422, "invalid-request")
     assert "there are numbers in reached, mean, within_3" in body["detail"]

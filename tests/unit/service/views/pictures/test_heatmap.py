@@ -168,6 +168,13 @@ def test_every_kind_of_summary_can_be_drawn(tmp_path):
     assert main.run(["plot", str(tmp_path / "g.zarr"), "-o", str(tmp_path / "g.png")]) == 0
 
 
+def test_eccentricities_between_which_no_number_lies_can_be_drawn(tmp_path):
+    graph = tmp_path / "g.csv"
+    graph.write_text("from,to,weight\na,b,1.5e17\nb,a,1.5e17\n")
+    assert main.run(["solve", str(graph), "--out", str(tmp_path / "g.zarr")]) == 0
+    assert main.run(["plot", str(tmp_path / "g.zarr"), "-o", str(tmp_path / "g.png")]) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -28,6 +28,8 @@ def read_rows(path: Path, separator: str = ",") -> pl.DataFrame:
     import polars as pl
 
     frame = pl.read_csv(path, infer_schema=False, separator=separator)
+    # polars leaves doubled quotes in the names of a header as they are, and undoubles those in entries
+    frame = frame.rename({name: name.replace('""', '"') for name in frame.columns if '""' in name})
     return frame.filter(pl.any_horizontal(pl.all().str.strip_chars().fill_null("") != ""))
 
 

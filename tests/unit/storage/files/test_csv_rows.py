@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,11 @@ def test_what_has_no_lines_has_rows(tmp_path: Path) -> None:
 def test_a_table_without_rows_is_empty(tmp_path: Path, header: str) -> None:
     (tmp_path / "t.csv").write_text(header + "\n\n")
     assert read_rows(tmp_path / "t.csv").height == 0
+
+
+def test_names_in_the_header_are_read_as_entries_are(tmp_path: Path):
+    table = [["place", 'q"t', '"whole"', "a,b", '""'], ["a", 'x"y', '"z"', "1,2", '""']]
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(table)
+    frame = read_rows(tmp_path / "t.csv")
+    assert [frame.columns, *map(list, frame.rows())] == table

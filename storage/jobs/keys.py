@@ -19,9 +19,9 @@ from typing import Any, Final
 from sqlalchemy import Row, Select, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from storage.errors import InvalidRequest, NotFound
+from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.jobs.database import Database
-from storage.jobs.schema import GraphRecord, graph_owners, graphs, jobs, keys
+from storage.jobs.schema import OPEN, GraphRecord, graph_owners, graphs, jobs, keys
 
 _KEY: Final = re.compile(r"apsp_([a-z2-7]{8})_([A-Za-z0-9_\-]{43})")
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz234567"
@@ -133,12 +133,21 @@ class KeyStore:
             return None if row is None else _as_uploaded(row)
 
     def disown_graph(self, owner: str, graph_id: str) -> bool:
-        """Delete the record that ``owner`` uploaded a graph.  Return True if the graph has no owner any more."""
+        """Delete the record that ``owner`` uploaded a graph.  Return True if the graph has no owner any more.
+
+        Raises Conflict, and changes nothing, if open jobs need a graph that would have no owner any more; such jobs are
+        those of administrators.
+        """
         mine = (graph_owners.c.owner == owner, graph_owners.c.graph == graph_id)
         with self._database.transaction("durable") as connection:
             connection.execute(delete(graph_owners).where(*mine))
             left = select(graph_owners.c.owner).where(graph_owners.c.graph == graph_id).limit(1)
-            return connection.execute(left).first() is None
+            if connection.execute(left).first() is not None:
+                return False
+            busy = select(jobs.c.id).where(jobs.c.graph == graph_id, jobs.c.state.in_(OPEN)).limit(1)
+            if connection.execute(busy).first() is not None:
+                raise Conflict(f"graph {graph_id} is needed by open jobs")
+            return True
 
     def list_graphs(
         self, limit: int, owner: str | None, after: tuple[float, str] | None = None

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +40,7 @@ class TableRecord:
         key: the name of the first column, which names vertices.
         columns: the names of the columns of numbers.
         bytes: size of the stored file.
-        created: when it was first uploaded, seconds since the epoch.
+        created: when its owner uploaded it first, seconds since the epoch.
         holds: ``opportunities``, or ``demands``; in a table of demands the second column also names vertices.
     """
 
@@ -88,7 +89,7 @@ class UploadedTables:
         with self._locked():
             own = self._owned(digest, owner)
             if own.exists():
-                return self._record(digest), False
+                return self._record(digest, owner), False
             count = sum(1 for _ in self._folder.glob(f"*/{_OWNERS}/{own.name}"))
             if count >= most:
                 raise LimitExceeded(
@@ -97,18 +98,23 @@ class UploadedTables:
                 )  # fmt: skip
             self._put(record, upload)
             own.touch()
-            return self._record(digest), True
+            os.utime(own, (created, created))
+            return self._record(digest, owner), True
 
     def get(self, table_id: str, owner: str | None) -> TableRecord:
         """Return the record of a table of an owner.  Raises NotFound if the owner has no such table."""
         if not _ID.fullmatch(table_id) or not self._owned(table_id, owner).exists():
             raise NotFound(f"there is no table {table_id[:100]!r}")
-        return self._record(table_id)
+        return self._record(table_id, owner)
 
     def listed(self, owner: str | None) -> list[TableRecord]:
         """Return the records of the tables of an owner, the newest first."""
         owned = [path.parent.parent.name for path in self._folder.glob(f"*/{_OWNERS}/{_mark(owner)}")]
-        return sorted((self._record(name) for name in owned), key=lambda one: (-one.created, one.id))
+        found = []
+        for name in owned:
+            with suppress(NotFound):  # removed meanwhile
+                found.append(self._record(name, owner))
+        return sorted(found, key=lambda one: (-one.created, one.id))
 
     def remove(self, table_id: str, owner: str | None) -> None:
         """Remove a table from those of an owner, and delete it if no other owner has it.  Raises NotFound if the owner
@@ -131,7 +137,7 @@ class UploadedTables:
             raise InvalidRequest(
                 f"{holds}: there is no table {table_id[:100]!r}; it may have been deleted", field=holds
             )
-        if (found := self._record(table_id).holds) != holds:
+        if (found := self._facts(table_id).holds) != holds:
             raise InvalidRequest(
                 f"{holds}: table {table_id} was uploaded as {found}; upload it with POST /v1/tables?holds={holds}",
                 field=holds,
@@ -155,7 +161,15 @@ class UploadedTables:
         except OSError as error:
             raise atomic.failure("keep", folder, error, record.bytes) from error
 
-    def _record(self, table_id: str) -> TableRecord:
+    def _record(self, table_id: str, owner: str | None) -> TableRecord:
+        """Return the record of a table, with the time of the owner's upload, which may not be the first."""
+        try:
+            uploaded = self._owned(table_id, owner).stat().st_mtime
+        except FileNotFoundError:
+            raise NotFound(f"there is no table {table_id[:100]!r}") from None
+        return replace(self._facts(table_id), created=uploaded)
+
+    def _facts(self, table_id: str) -> TableRecord:
         try:
             facts: dict[str, Any] = json.loads((self._folder / table_id / _FACTS).read_bytes())
         except FileNotFoundError:

@@ -127,6 +127,19 @@ def test_a_graph_of_two_owners_goes_with_the_last(client: TestClient, two: dict,
     assert not (service.settings.data_dir / "graphs" / graph_id).exists()
 
 
+def test_a_graph_that_an_administrators_job_needs_stays_whose_it_is(client: TestClient, service: Service, two):
+    ann, graph_id, _ = two["ann"]
+    root, _ = service.keys.create("root", ("admin",))
+    job, _ = service.jobs.submit(Submission(graph_id, {}, {}, owner=root.id))
+    refused = client.delete(f"/v1/graphs/{graph_id}", headers=ann)
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert job.id not in refused.text
+    assert client.get(f"/v1/graphs/{graph_id}", headers=ann).status_code == 200
+    service.jobs.cancel(job.id)
+    assert client.delete(f"/v1/graphs/{graph_id}", headers=ann).status_code == 204
+    assert client.get(f"/v1/graphs/{graph_id}", headers=ann).status_code == 404
+
+
 def test_a_graph_of_two_owners_tells_neither_of_the_other(client: TestClient, service: Service, bench: Bench):
     kept = bench.jobs.graph(bench.add_graph(small_graph()))
     headers, since = {}, kept.created + 10.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -93,6 +94,21 @@ def test_limits_name_their_setting(tmp_path: Path):
         normal(tmp_path, GOOD, columns=1)
 
 
+def test_a_table_that_goes_while_tables_are_listed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tables = UploadedTables(tmp_path)
+    kept, _ = tables.add(normal(tmp_path, GOOD), None, 1.0, 9)
+    going, _ = tables.add(normal(tmp_path, GOOD.replace("1200", "1")), None, 2.0, 9)
+    glob = Path.glob
+
+    def late(self: Path, pattern: str) -> list[Path]:
+        found = list(glob(self, pattern))
+        tables.remove(going.id, None)
+        return found
+
+    monkeypatch.setattr(Path, "glob", late)
+    assert tables.listed(None) == [kept]
+
+
 def test_tables_belong_to_those_who_uploaded_them(tmp_path: Path):
     tables, mine, theirs = UploadedTables(tmp_path), "key-1", "key-2"
     record, new = tables.add(normal(tmp_path, GOOD), mine, 5.0, 1)
@@ -111,7 +127,9 @@ def test_tables_belong_to_those_who_uploaded_them(tmp_path: Path):
     with pytest.raises(LimitExceeded, match="may have 1") as caught:
         tables.add(normal(tmp_path, GOOD.replace("1200", "1")), mine, 9.0, 1)
     assert caught.value.setting == "max_tables"
-    assert tables.add(normal(tmp_path, GOOD), theirs, 9.0, 1)[1]
+    assert tables.add(normal(tmp_path, GOOD), theirs, 9.0, 1) == (replace(record, created=9.0), True)
+    assert (tables.get(record.id, mine), tables.get(record.id, theirs)) == (record, replace(record, created=9.0))
+    assert tables.listed(theirs) == [replace(record, created=9.0)]
     tables.remove(record.id, mine)
     assert tables.path(record.id).exists()
     tables.remove(record.id, theirs)

@@ -6,7 +6,6 @@ The module also adds the example graph, and suggests names of vertices while one
 from __future__ import annotations
 
 import hashlib
-import time
 from typing import Annotated, Any, Final, Literal
 
 import anyio.to_thread
@@ -16,10 +15,10 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from service.dashboard import page_data
 from service.dashboard.render import HERE, page
 from service.dashboard.visiting import Known, PageRoute, Visitor
+from service.jobs.reading import keep_graph
 from service.jobs.submission import refuse_if_draining
-from service.pool.tasks import read_upload
 from service.state import ReadPermit
-from storage.jobs.store import ACCEPTED, GraphRecord, JobFilter
+from storage.jobs.store import ACCEPTED, JobFilter
 from storage.semirings import EVERY
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -100,12 +99,11 @@ async def add_example(visitor: Known) -> Response:
     visitor.need("submit")
     service = visitor.service
     refuse_if_draining(service)
-    found = await service.worker.run(
-        read_upload, service.settings, _EXAMPLE, {}, owner=visitor.caller.owner, seconds=service.settings.read_seconds
+    digest = hashlib.sha256(_EXAMPLE.read_bytes()).hexdigest()
+    seconds = service.settings.read_seconds
+    _, kept, _ = await keep_graph(
+        service, _EXAMPLE, {}, visitor.caller, seconds=seconds, digest=digest, title=_EXAMPLE_NAME
     )
-    found["receipt"]["sha256"] = hashlib.sha256(_EXAMPLE.read_bytes()).hexdigest()
-    fresh = GraphRecord(**found, name=_EXAMPLE_NAME, created=time.time())
-    kept, _ = await anyio.to_thread.run_sync(service.add_graph, fresh, visitor.caller)
     return RedirectResponse(f"/graphs/{kept.id}", 303)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Final
 
 import anyio.to_thread
@@ -13,9 +12,8 @@ from service.api.schemas.graphs import GraphDocument, GraphList, UploadQuery
 from service.http import cursors
 from service.http.parameters import known_parameters
 from service.http.upload import check_headers, receive
-from service.pool.tasks import read_upload
+from service.jobs.reading import keep_graph
 from service.state import KnownAsker
-from storage.jobs.store import GraphRecord
 
 router = APIRouter(prefix="/v1/graphs", tags=["graphs"], dependencies=[Depends(known_parameters)])
 
@@ -64,15 +62,13 @@ async def upload_graph(
             digest = await receive(request, path, announced)
             once = asker.service.settings.read_seconds + path.stat().st_size / asker.service.settings.min_read_rate
             seconds = once * (1 + len(reading["also"]))  # the file is read once more for each further column
-            found = await asker.service.worker.run(
-                read_upload, asker.service.settings, path, reading, owner=asker.caller.owner, seconds=seconds
-            )
+            fresh, kept, new = await keep_graph(
+                asker.service, path, reading, asker.caller, seconds=seconds,
+                digest=digest, title=asked.title(), name=asked.name,
+            )  # fmt: skip
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))
-    found["receipt"]["sha256"] = digest
-    fresh = GraphRecord(**found, name=asked.title(), created=time.time())
-    kept, new = await anyio.to_thread.run_sync(asker.service.add_graph, fresh, asker.caller, asked.name)
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/graphs/{kept.id}"
     answer = GraphDocument.of(kept)

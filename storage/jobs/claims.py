@@ -62,11 +62,12 @@ class Claims:
         """
         if not self.waits(cuda=cuda, most=most):
             return None  # idle runners call this often, and should not take the write lock each time
-        query, now = _next(cuda, most), time.time()
+        query = _next(cuda, most)
         with self._database.transaction("durable") as connection:
             found = connection.execute(query.with_for_update(skip_locked=True)).scalar_one_or_none()
             if found is None:
                 return None
+            now = time.time()  # not before: the job may have been created while this transaction waited for its lock
             change = changed(
                 state=RUNNING, phase="loading", runner=runner, heartbeat=now, started=now, beat=jobs.c.beat + 1,
                 attempt=jobs.c.attempt + 1, fence=jobs.c.fence + 1, progress=asdict(Progress()),

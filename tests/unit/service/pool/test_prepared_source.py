@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -240,3 +240,31 @@ def test_the_result_of_another_key_is_not_there(settings: Settings):
     problem(client.post("/v1/jobs", json=body, headers=theirs), 404, "not-found")
     client.close()
     app.state.service.jobs.close()
+
+
+def test_a_graph_that_is_deleted_while_it_is_uploaded_again_has_its_files(settings: Settings):
+    """One key deletes a graph after the upload of another has found its files in place."""
+    app = create_app(settings.model_copy(update={"auth": True}))
+    service, keys = app.state.service, KeyStore(app.state.service.jobs.database)
+    client = TestClient(app)
+    mine, theirs = ({"Authorization": f"Bearer {keys.create(name, ('read', 'submit'))[1]}"} for name in "ab")
+
+    class Overtaken(InlinePool):
+        taken = False
+
+        def wait(self, task: Callable[..., Any], *given: Any, owner: str | None = None) -> Any:
+            found = super().wait(task, *given, owner=owner)
+            if not self.taken:
+                self.taken = True
+                assert client.delete(f"/v1/graphs/{found['id']}", headers=mine).status_code == 204
+            return found
+
+    service.worker = service.planner = InlinePool()
+    graph = client.post("/v1/graphs", content=b"10 20 1\n", headers=mine).json()["id"]
+    service.worker = Overtaken()
+    found = client.post("/v1/graphs?name=theirs", content=b"10 20 1\n", headers=theirs)
+    assert (found.status_code, found.json()["id"], found.json()["name"]) == (201, graph, "theirs")
+    assert client.post("/v1/jobs", json={"graph": graph}, headers=theirs).status_code == 201
+    assert client.get(f"/v1/graphs/{graph}", headers=mine).status_code == 404
+    client.close()
+    service.jobs.close()

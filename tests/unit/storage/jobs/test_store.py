@@ -19,7 +19,7 @@ from storage.errors import DatabaseFailed, InvalidRequest, StorageFailed
 from storage.jobs import database as database_module
 from storage.jobs.database import HEAD, Database, upgrade
 from storage.jobs.schema import graph_owners, graphs, metadata
-from storage.jobs.store import GraphRecord, JobStore
+from storage.jobs.store import GraphRecord, JobStore, Submission
 
 
 @pytest.fixture
@@ -40,6 +40,27 @@ def test_promises_are_synchronous_and_progress_is_not(jobs: JobStore):
     assert found == {"durable": 2, "progress": 1}
     with jobs._database._engine.begin() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+
+
+def test_no_job_starts_before_it_is_created(jobs: JobStore, monkeypatch: pytest.MonkeyPatch):
+    """A claim waits for the lock of the database while a job that goes first is submitted."""
+    jobs.add_graph(GraphRecord("g", "sha256:g", None, 2, 1, {}, {}, 1.0))
+    jobs.create("g", {}, {})
+    begin, clock = jobs.database.transaction, iter(range(100, 200))
+    monkeypatch.setattr("time.time", lambda: float(next(clock)))
+
+    def late(kind: str) -> object:
+        if kind == "durable":
+            monkeypatch.setattr(jobs.database, "transaction", begin)
+            jobs.submit(Submission("g", {}, {}, priority=1))
+        return begin(kind)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(jobs.database, "transaction", late)
+    claimed = jobs.claim("r")
+    assert claimed is not None
+    assert claimed.priority == 1
+    assert claimed.started is not None
+    assert claimed.created < claimed.started
 
 
 def test_a_broken_database_is_a_storage_error(tmp_path: Path):

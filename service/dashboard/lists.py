@@ -118,8 +118,7 @@ def get_names(
         side: whether sources or targets are named.
         like: the typed text.
     """
-    from service.views.naming import like_names
+    from service.views.naming import ascending_names, like_names
 
     matrix: Any = visitor.service.result(job_id, visitor.caller, semiring=EVERY).matrix
-    labels = matrix.source_labels if side == "source" else matrix.target_labels
-    return JSONResponse(like_names(labels, like, _NAMES), headers={"Cache-Control": "no-store"})
+    return JSONResponse(like_names(ascending_names(matrix, side), like, _NAMES), headers={"Cache-Control": "no-store"})

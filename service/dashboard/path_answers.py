@@ -47,14 +47,14 @@ def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
 
 def _instead(visitor: Visitor, job_id: str, source: str, target: str) -> list[tuple[str, str]]:
     """Return pairs of vertices to suggest if ``source`` or ``target`` does not exist; their names are similar."""
-    from service.views.naming import like_names, similar_names
+    from service.views.naming import ascending_names, like_names, similar_names
 
     try:
         matrix = visitor.service.result(job_id, visitor.caller, semiring=EVERY).matrix
     except ApspError:
         return []
     most = 3
-    sides = ((source, matrix.source_labels), (target, matrix.target_labels))
+    sides = (source, ascending_names(matrix, "source")), (target, ascending_names(matrix, "target"))
     found = [[name] if name.strip() in like_names(labels, name, most) else similar_names(labels, name, most)
              for name, labels in sides]  # fmt: skip
     return [(a, b) for a in found[0] for b in found[1]][:most]

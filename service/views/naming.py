@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.graph.inputs import search_text
+
+if TYPE_CHECKING:
+    from storage.matrix.sealed import SealedResult
 
 Labels = npt.NDArray[np.generic]
 
@@ -17,6 +20,16 @@ Labels = npt.NDArray[np.generic]
 _COMPARED: Final = 200_000
 #: the most digits of a label that is a whole number (int64)
 _DIGITS: Final = 19
+
+
+def ascending_names(matrix: SealedResult, side: Literal["source", "target"]) -> Labels:
+    """Return the names of the sources or targets of a result in ascending order, whatever the order of its rows and
+    columns.
+    """
+    vertices, labels = (
+        (matrix.sources, matrix.source_labels) if side == "source" else (matrix.targets, matrix.target_labels)
+    )
+    return labels if np.all(vertices[:-1] < vertices[1:]) else matrix.labels[np.sort(vertices)]
 
 
 def like_names(labels: Labels, typed: str, most: int) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlencode
 
+import pytest
 from fastapi.testclient import TestClient
 
 from service.auth.callers import Caller
@@ -118,6 +119,22 @@ def test_names_are_offered_for_the_side_that_was_solved(client: TestClient, serv
     client.cookies.clear()
     log_in(client, service, "bob")
     assert client.get(f"{asked}?side=source&like=b").status_code == 404
+
+
+@pytest.mark.parametrize("names", [False, True])
+def test_names_are_offered_in_whatever_order_they_were_solved(
+    client: TestClient, service: Service, bench: Bench, names: bool
+):
+    log_in(client, service, "root", ("admin",))
+    graph = small_graph(names)
+    job_id, _ = bench.solved(graph, "int32", sources=[3, 0, 2], targets=[2, 1, 3, 0])
+    for side, solved in (("source", [3, 0, 2]), ("target", [2, 1, 3, 0])):
+        for vertex in solved:
+            name = str(graph.labels[vertex])
+            offered = client.get(f"/jobs/{job_id}/names", params={"side": side, "like": name[:1]}).json()
+            assert offered == [name], side
+    page = Tags(client.get(f"/jobs/{job_id}?source=40x&target=30").text if not names else "")
+    assert names or "40 → 30" in page.text
 
 
 def test_browsers_get_a_page_where_there_is_nothing_and_programs_a_document(client: TestClient, service: Service):

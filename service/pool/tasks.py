@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.options import TableOptions
 from service.pool.tabled import TableTask, check_request, wants_table
+from storage.counted import counted
 from storage.errors import DoesNotFit, InvalidRequest, LimitExceeded, NotFound
 from storage.options import declared
 
@@ -232,7 +233,7 @@ def _indices(graph: Graph, request: dict[str, Any], field: str) -> tuple[int, ..
     if names is None:
         return None
     if len(names) > graph.n:
-        message = f"{len(names)} {field} are named, and the graph has {graph.n} vertices"
+        message = f"{len(names)} {field} are named, and the graph has {counted(graph.n, 'vertices')}"
         raise LimitExceeded(message, limit=graph.n, requested=len(names), setting=field)
     try:
         return tuple(dict.fromkeys(index_of(graph, name) for name in names))

@@ -62,7 +62,8 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 
     def json_service(name: str) -> Callable[..., Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            body = bytearray(request.query_params.get("json", "").encode())
+            # with several, which is no JSON, the request is refused
+            body = bytearray("".join(request.query_params.getlist("json")).encode())
             async for piece in request.stream():
                 body += piece
                 if len(body) > _BODY_BYTES:

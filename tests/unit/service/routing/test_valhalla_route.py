@@ -146,6 +146,17 @@ def test_what_a_client_tells_comes_back(client: TestClient) -> None:
     assert client.post("/route", json=nested).json()["trip"]["units"] == "miles"
 
 
+@pytest.mark.parametrize(("before", "after"), [("{", '{"units": "mi", '), ('"lat"', '"lat": 0, "lat"')])
+def test_a_member_that_stands_twice_is_refused(client: TestClient, before: str, after: str) -> None:
+    once = json.dumps(asked([at(1), at(5)], units="km"))
+    twice = once.replace(before, after, 1)
+    for answer in (client.post("/route", content=twice), client.get("/route", params={"json": twice})):
+        assert (answer.status_code, answer.json()["error_code"]) == (400, 100)
+        assert "is given more than once" in answer.json()["error"]
+    assert client.get("/route", params={"json": once}).status_code == 200
+    assert client.get("/route", params={"json": [once, once]}).json()["error_code"] == 100
+
+
 def test_a_route_to_where_one_already_is(client: TestClient) -> None:
     trip = client.post("/route", json=asked([at(5), at(5)])).json()["trip"]
     assert (trip["summary"]["time"], trip["summary"]["length"]) == (0, 0)

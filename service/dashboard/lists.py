@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from service.dashboard import page_data
 from service.dashboard.render import HERE, page
 from service.dashboard.visiting import Known, PageRoute, Visitor
-from service.jobs.reading import keep_graph
+from service.jobs.reading import GraphUpload, keep_graph
 from service.jobs.submission import refuse_if_draining
 from service.state import ReadPermit
 from storage.jobs.store import ACCEPTED, JobFilter
@@ -100,10 +100,8 @@ async def add_example(visitor: Known) -> Response:
     service = visitor.service
     refuse_if_draining(service)
     digest = hashlib.sha256(_EXAMPLE.read_bytes()).hexdigest()
-    seconds = service.settings.read_seconds
-    _, kept, _ = await keep_graph(
-        service, _EXAMPLE, {}, visitor.caller, seconds=seconds, digest=digest, title=_EXAMPLE_NAME
-    )
+    upload = GraphUpload(_EXAMPLE, digest, service.settings.read_seconds, _EXAMPLE_NAME)
+    _, kept, _ = await keep_graph(service, upload, visitor.caller)
     return RedirectResponse(f"/graphs/{kept.id}", 303)
 
 

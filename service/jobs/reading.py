@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +17,28 @@ if TYPE_CHECKING:
     from service.state import Service
 
 
-async def keep_graph(
-    service: Service,
-    path: Path,
-    reading: dict[str, Any],
-    caller: Caller,
-    *,
-    seconds: float,
-    digest: str,
-    title: str | None,
-    name: str | None = None,
-) -> tuple[GraphRecord, GraphRecord, bool]:
+@dataclass(frozen=True)
+class GraphUpload:
+    """A graph file that was uploaded.
+
+    Attributes:
+        path: the file.
+        digest: the SHA-256 of the file.
+        seconds: the most seconds that reading may take.
+        title: the name that the graph gets if it is new to the caller.
+        name: the name that the caller gave; None for none.
+        reading: arguments of ``read_graph`` by name.
+    """
+
+    path: Path
+    digest: str
+    seconds: float
+    title: str | None
+    name: str | None = None
+    reading: dict[str, Any] = field(default_factory=dict)
+
+
+async def keep_graph(service: Service, upload: GraphUpload, caller: Caller) -> tuple[GraphRecord, GraphRecord, bool]:
     """Read a graph file, and record its graph.
 
     A graph of the same content may be deleted after its files were found in place, and before it is recorded; the file
@@ -34,13 +46,8 @@ async def keep_graph(
 
     Args:
         service: the objects that the routes of this process share.
-        path: the file.
-        reading: arguments of ``read_graph`` by name.
+        upload: the file.
         caller: who uploads it.
-        seconds: the most seconds that reading may take.
-        digest: the SHA-256 of the file.
-        title: the name that the graph gets if it is new to the caller.
-        name: the name that the caller gave; None for none.
 
     Returns:
         The record of this upload, the graph as the caller sees it, and whether it is new to the caller.
@@ -48,11 +55,11 @@ async def keep_graph(
     new = False
     while True:
         found = await service.worker.run(
-            read_upload, service.settings, path, reading, owner=caller.owner, seconds=seconds
+            read_upload, service.settings, upload.path, upload.reading, owner=caller.owner, seconds=upload.seconds
         )
-        found["receipt"]["sha256"] = digest
-        fresh = GraphRecord(**found, name=title, created=time.time())
-        kept, first = await anyio.to_thread.run_sync(service.add_graph, fresh, caller, name)
+        found["receipt"]["sha256"] = upload.digest
+        fresh = GraphRecord(**found, name=upload.title, created=time.time())
+        kept, first = await anyio.to_thread.run_sync(service.add_graph, fresh, caller, upload.name)
         new = new or first
         if await anyio.to_thread.run_sync((service.settings.data_dir / "graphs" / kept.id).exists):
             return fresh, kept, new

@@ -12,7 +12,7 @@ from service.api.schemas.graphs import GraphDocument, GraphList, UploadQuery
 from service.http import cursors
 from service.http.parameters import known_parameters
 from service.http.upload import check_headers, receive
-from service.jobs.reading import keep_graph
+from service.jobs.reading import GraphUpload, keep_graph
 from service.state import KnownAsker
 
 router = APIRouter(prefix="/v1/graphs", tags=["graphs"], dependencies=[Depends(known_parameters)])
@@ -62,10 +62,8 @@ async def upload_graph(
             digest = await receive(request, path, announced)
             once = asker.service.settings.read_seconds + path.stat().st_size / asker.service.settings.min_read_rate
             seconds = once * (1 + len(reading["also"]))  # the file is read once more for each further column
-            fresh, kept, new = await keep_graph(
-                asker.service, path, reading, asker.caller, seconds=seconds,
-                digest=digest, title=asked.title(), name=asked.name,
-            )  # fmt: skip
+            upload = GraphUpload(path, digest, seconds, asked.title(), asked.name, reading)
+            fresh, kept, new = await keep_graph(asker.service, upload, asker.caller)
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import anyio.to_thread
 from fastapi import Depends, Request
 
-from service.api.fault import NoResult, ResultNotReady
+from service.api.fault import NoResult, Refused, ResultNotReady
 from service.auth.callers import Caller, Known
 from service.http.limits import ConcurrencyLimit
 from service.jobs.answering import Answering
 from service.jobs.folders import redo_if_lost, result_place
 from service.pool.process_pool import ProcessPool
 from service.settings import Settings
-from storage.errors import Conflict, Gone, NotFound
+from storage.errors import Conflict, Gone, NotFound, StorageFailed
 from storage.graph.uploads import Uploads
 from storage.jobs.keys import KeyStore
 from storage.jobs.store import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore, RunnerRecord
@@ -333,11 +333,15 @@ async def _opened_any(job_id: str, service: Shared, caller: Known) -> AsyncItera
     found = service.results.peek(job_id, caller)
     if found is None:
         found = await anyio.to_thread.run_sync(partial(service.result, job_id, caller, semiring=EVERY))
-    if not found.prepared:
-        yield found
-        return
-    async with service.answering.permit(caller.owner):
-        yield found.asked_by(caller.owner)
+    try:
+        if not found.prepared:
+            yield found
+            return
+        async with service.answering.permit(caller.owner):
+            yield found.asked_by(caller.owner)
+    except (NotFound, StorageFailed, Refused):  # the files of a result that is removed meanwhile go while it is read
+        require_result(await anyio.to_thread.run_sync(service.job, job_id, caller))
+        raise
 
 
 #: the opened result, of any kind, of the job that the URL names; a result that is not cached is opened in a thread

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from service.auth.callers import Caller
+from service.jobs.folders import discard
 from storage.geography.coordinates import Coordinates
 from storage.geography.snapping import nearest_vertices
 from storage.graph.graph import Graph
-from tests.unit.service.support import Bench, small_graph
+from tests.unit.service.support import Bench, InlinePool, small_graph
 
 LON, LAT = np.array([24.94, 24.95, 24.96, 25.5]), np.array([60.16, 60.17, 60.165, 60.5])
 #: a point near 20, one near 10, and one that is far from all
@@ -266,3 +268,45 @@ def test_the_page_links_to_the_line(client: TestClient, url: str):
     page = client.get(url.removeprefix("/v1"), params={"source": "10", "target": "30"}).text
     [link] = [part.split('"')[0] for part in page.split('href="') if "format=geojson" in part.split('"')[0]]
     assert client.get(link.replace("&amp;", "&")).json()["properties"]["vertices"] == [10, 20, 30]
+
+
+@pytest.mark.parametrize("kind", ["matrix", "prepared", "near"])
+def test_a_result_that_is_removed_while_it_is_read_is_gone(
+    client: TestClient, bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """No answer calls it damaged; and 404 for a chunk would be fill values to clients of Zarr."""
+    service = client.app.state.service  # type: ignore[attr-defined]
+    service.answering.pool = InlinePool()
+    peek = service.results.peek
+    asked = ["zarr/zarr.json"]
+    if kind == "near":
+        asked += ["table", "table?sort=distance", "table?vertices=10", "table/histogram?column=distance",
+                  "zarr/table.parquet"]  # fmt: skip
+    else:
+        asked += ["rows?sources=10,20", "path?source=10&target=30", "nearest?source=20", "sample", "eccentricities",
+                  "histogram?source=10", "zarr/distances/c/0/0", "distance?source=10&target=30"]  # fmt: skip
+    for path in asked:
+        graph = small_graph()
+        job = {
+            "matrix": lambda graph=graph: bench.solved(graph, "int32")[0],
+            "prepared": lambda graph=graph: bench.prepared(graph, "int32")[0],
+            "near": lambda graph=graph: bench.tabled(graph, result="near", nearest=3),
+        }[kind]()
+        assert client.get(f"/v1/jobs/{job}/results").status_code == 200
+
+        def late(job_id: str, caller: Caller) -> object:
+            """Return the open result, whose job is deleted right after it was found."""
+            found = peek(job_id, caller)
+            service.stop_workers()  # so that the process that answers has no table open either
+            service.jobs.delete(job_id)
+            discard(bench.settings, job_id)
+            monkeypatch.setattr(service.results, "peek", peek)
+            return found
+
+        monkeypatch.setattr(service.results, "peek", late)
+        answer = client.get(f"/v1/jobs/{job}/{path}")
+        # what was read before is right, too
+        assert answer.status_code in (200, 410), (path, answer.text)
+        assert client.get(f"/v1/jobs/{job}/{path}").status_code == 410
+        if path.startswith(("table", "zarr/table")) or (kind == "prepared" and "zarr.json" not in path):
+            assert answer.status_code == 410, path

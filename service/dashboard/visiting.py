@@ -8,17 +8,18 @@ from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import anyio.to_thread
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from service.api.fault import Fault, fault_of
+from service.api.fault import Fault, Refused, fault_of
 from service.api.problems import CODES, HTTPProblem
 from service.auth.callers import ANYBODY, Caller, Scope
 from service.dashboard.render import page
-from service.state import Asker, Shared
-from storage.errors import ApspError
+from service.state import Asker, Shared, require_result
+from storage.errors import ApspError, NotFound, StorageFailed
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,30 @@ class PageRoute(APIRoute):
                 wanted = asked if request.method == "GET" and asked != "/" else ""
                 return RedirectResponse(f"/login?next={quote(wanted, safe='')}" if wanted else "/login", 303)
             except ApspError as error:
-                return error_page(request, fault_of(error))
+                return error_page(request, fault_of(await _meant(request, error)))
             except HTTPProblem as error:
                 return error_page(request, error.fault, error.status_code)
             except RequestValidationError:
                 return error_page(request, Fault("invalid-request", "this address was not understood"))
 
         return handler
+
+
+async def _meant(request: Request, error: ApspError) -> ApspError:
+    """Return the error that a page shows: that a result is gone, if it was removed while it was read."""
+    job_id = request.path_params.get("job_id")
+    if job_id is None or not isinstance(error, NotFound | StorageFailed | Refused):
+        return error
+    try:
+        visitor = await _visitor(request, request.app.state.service)
+        record = await anyio.to_thread.run_sync(visitor.job, job_id)
+        if record.removed is not None:
+            require_result(record)
+    except ApspError as removed:
+        return removed
+    except (NotLoggedIn, HTTPProblem):
+        pass
+    return error
 
 
 def error_page(request: Request, fault: Fault, status: int | None = None) -> Response:

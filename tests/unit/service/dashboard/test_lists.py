@@ -10,10 +10,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.auth.callers import Caller
+from service.jobs.folders import discard
 from service.state import Service
 from storage.jobs.store import Submission
 from tests.unit.service.dashboard.test_pages import EVIL, OURS, Tags, log_in, own, service, settings
-from tests.unit.service.support import Bench, small_graph
+from tests.unit.service.support import Bench, InlinePool, small_graph
 
 __all__ = ["service", "settings"]  # fixtures
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -135,6 +136,28 @@ def test_names_are_offered_in_whatever_order_they_were_solved(
             assert offered == [name], side
     page = Tags(client.get(f"/jobs/{job_id}?source=40x&target=30").text if not names else "")
     assert names or "40 → 30" in page.text
+
+
+@pytest.mark.parametrize("part", ["table", "eccentricities"])
+def test_the_page_of_a_result_that_is_removed_while_it_is_read_is_gone(
+    client: TestClient, service: Service, bench: Bench, monkeypatch: pytest.MonkeyPatch, part: str
+):
+    log_in(client, service, "root", ("admin",))
+    service.answering.pool = InlinePool()  # type: ignore[assignment]
+    kind = {"result": "near", "nearest": 3}
+    job = bench.tabled(small_graph(), **kind) if part == "table" else bench.prepared(small_graph(), "int32")[0]
+    assert client.get(f"/jobs/{job}/{part}").status_code == 200
+    result = service.result
+
+    def late(job_id: str, caller: Caller, **more: str) -> object:
+        found = result(job_id, caller, **more)
+        service.stop_workers()
+        service.jobs.delete(job_id)
+        discard(bench.settings, job_id)
+        return found
+
+    monkeypatch.setattr(service, "result", late)
+    assert client.get(f"/jobs/{job}/{part}").status_code == 410
 
 
 def test_browsers_get_a_page_where_there_is_nothing_and_programs_a_document(client: TestClient, service: Service):

@@ -172,9 +172,10 @@ def _columns(
         Tails and heads, as indices into ``nodes``, and the weights; None for no weights.
     """
     near = [around for _, around in original.adjacency()]
-    degrees = np.fromiter(map(len, near), np.int64, len(near))
+    listed = list(map(list, near))  # views of edges of multigraphs list fewer neighbors than their length says
+    degrees = np.fromiter(map(len, listed), np.int64, len(listed))
     place = dict(zip(nodes, range(len(nodes)), strict=True))
-    heads = np.fromiter(map(place.__getitem__, chain.from_iterable(near)), np.int64, int(degrees.sum()))
+    heads = np.fromiter(map(place.__getitem__, chain.from_iterable(listed)), np.int64, int(degrees.sum()))
     tails = np.repeat(np.arange(len(nodes)), degrees)
     data: Any = chain.from_iterable(around.values() for around in near)
     if original.is_multigraph():

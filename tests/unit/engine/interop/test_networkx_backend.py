@@ -25,15 +25,21 @@ def filled(kind: Callable[[], Any], seed: int) -> Any:
 
 
 KINDS = [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph]
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda whole: whole,
+    "some vertices": lambda whole: whole.subgraph(list(whole)[3:15]),
+    "some edges": lambda whole: whole.edge_subgraph(list(whole.edges)[::3]),
+    "without some edges": lambda whole: nx.restricted_view(whole, list(whole)[:2], list(whole.edges)[::3]),
+    "reversed": lambda whole: whole.reverse(copy=False) if whole.is_directed() else whole,
+}
 
 
 @pytest.mark.parametrize("weight", [None, "w"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("view", [False, True])
-def test_the_arcs_are_those_of_the_edges(kind: Callable[[], Any], weight: str | None, view: bool) -> None:
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_arcs_are_those_of_the_edges(kind: Callable[[], Any], weight: str | None, view: str) -> None:
     for seed in range(3):
-        whole = filled(kind, seed)
-        graph = whole.subgraph(list(whole)[3:15]) if view else whole
+        graph = VIEWS[view](filled(kind, seed))
         found = BackendGraph(graph).under(weight)
         place = {node: i for i, node in enumerate(graph)}
         edges = list(graph.edges(data=weight or "w", default=1))

@@ -28,6 +28,8 @@ Array = npt.NDArray[np.generic]
 
 #: Largest relative difference between two sums that must agree; rounding causes far smaller differences.
 TOLERANCE: Final = 1e-6
+#: The least flow: its equal shares over many paths still have most of the digits of float64.
+SMALLEST: Final = 1e-290
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +178,7 @@ class Assigning:
 
         Raises:
             Cancelled: the monitor asked to stop.
-            InvalidRequest: float64 loses small weights beside large ones.
+            InvalidRequest: float64 loses small weights beside large ones, or cannot hold flow times length.
             SolveFailed: two vertices have too many shortest paths for float64, or a check of the flows fails.
         """
         passed, plan, seconds = self._run.run(monitor)
@@ -258,7 +260,22 @@ def _checked(demands: Demands, n: int) -> Demands:
         raise InvalidRequest(
             f"a flow must be a finite number of at least 0, and demand {row} has {flows[row]}", field="demands"
         )
+    _check_range(flows)
     return Demands(origins, destinations, flows)
+
+
+def _check_range(flows: Floats) -> None:
+    """Raise InvalidRequest for flows that float64 cannot share among paths, or cannot sum."""
+    few = np.flatnonzero((flows > 0) & (flows < SMALLEST))
+    with np.errstate(over="ignore"):
+        total = flows.sum()
+    if len(few):
+        said = f"a flow must be 0 or at least {SMALLEST:g}, and demand {int(few[0])} has {flows[few[0]]}"
+    elif np.isinf(total):
+        said = "the sum of the flows is beyond float64"
+    else:
+        return
+    raise InvalidRequest(f"{said}; give them in another unit", field="demands")
 
 
 def _numbers(name: str, values: npt.ArrayLike, kinds: str) -> npt.NDArray[Any]:
@@ -279,9 +296,15 @@ def _check_sums(found: Assignment) -> None:
     Also check that flow times weight, summed over arcs, equals demand times length, summed over demands.
 
     Raises:
+        InvalidRequest: flow times length is beyond float64.
         SolveFailed: two sums differ by more than rounding explains.
     """
     graph, n = found.graph, found.graph.n
+    with np.errstate(over="ignore"):
+        if np.isinf(found.cost):
+            raise InvalidRequest(
+                "the sum of flow times length is beyond float64; give flows or weights in another unit", field="demands"
+            )
     leaving = np.bincount(_tails(graph), weights=found.flow, minlength=n)
     arriving = np.bincount(graph.heads, weights=found.flow, minlength=n)
     total, cost = found.assigned, float((found.flow * graph.weights).sum())

@@ -53,6 +53,12 @@ def test_the_same_pair_may_come_twice_and_there_may_be_no_demand():
         (((0, 1, -2.0),), "demand 0 has -2"),
         (((0, 1, float("nan")),), "demand 0 has nan"),
         (((0, 1, float("inf")),), "demand 0 has inf"),
+        (
+            ((0, 1, 1), (0, 1, 5e-324)),
+            "a flow must be 0 or at least 1e-290, and demand 1 has 5e-324; give them in another unit",
+        ),
+        (((0, 1, 1e308), (0, 4, 1e308)), "the sum of the flows is beyond float64; give them in another unit"),
+        (((0, 3, 1.7e308),), "the sum of flow times length is beyond float64; give flows or weights in another unit"),
     ],
 )
 def test_demands_without_meaning_are_refused(rows, message):

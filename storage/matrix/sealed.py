@@ -241,9 +241,10 @@ class SealedResult(SealedFolder, ABC):
         return self.targets[columns], row[columns]
 
     def eccentricities(self, sources: Sequence[int] | IntArray) -> Array:
-        """Return the largest distance from each source (vertex indices) to a target, shape (len(sources),).
+        """Return the largest distance from each source (vertex indices) to another vertex among the targets, shape
+        (len(sources),).
 
-        A source that reaches no target has the eccentricity ``unreachable``.
+        A source that reaches no other target has the eccentricity ``unreachable``.
 
         Raises:
             Conflict: the values are no distances, but those of a semiring other than min-plus.
@@ -253,12 +254,13 @@ class SealedResult(SealedFolder, ABC):
         found = np.full(len(sources), self.unreachable, self.dtype)
         step = max(1, (1 << 24) // max(1, self.shape[1]))
         for first in range(0, len(sources), step):
-            rows: Any = self.rows(sources[first : first + step])
-            reached = np.not_equal(rows, self.unreachable)
+            some = sources[first : first + step]
+            rows: Any = self.rows(some)
+            reached = np.not_equal(rows, self.unreachable) & (self.targets != some[:, np.newaxis])
             low = -np.inf if self.dtype.kind == "f" else np.iinfo(self.dtype.name).min
             largest = np.max(rows, axis=1, where=reached, initial=low)
-            some = reached.any(axis=1)
-            found[first : first + len(rows)][some] = largest[some]
+            known = reached.any(axis=1)
+            found[first : first + len(rows)][known] = largest[known]
         return found
 
     @property

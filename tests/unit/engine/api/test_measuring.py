@@ -14,6 +14,9 @@ from scipy.sparse.csgraph import bellman_ford, dijkstra
 
 from engine.api import measuring
 from engine.api.measuring import HELD_BYTES, Measurement, measure
+from engine.api.prepared import prepare
+from engine.api.prepared_matrix import open_result
+from engine.api.solve import solve_to_store
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from storage.errors import Cancelled, Conflict, DoesNotFit, InvalidRequest, NegativeCycle, NotFound
@@ -239,3 +242,22 @@ def test_a_monitor_stops_it():
 
     with pytest.raises(Cancelled):
         measure(random_graph(3000), Options(algorithm="dijkstra"), monitor=Stopping())
+
+
+@pytest.mark.parametrize("targets", [None, (2, 0), (3,)])
+def test_measures_stores_and_prepared_graphs_have_the_same_eccentricities(tmp_path, targets):
+    """All arcs are negative, and two vertices reach no other one: a vertex is not one of its own targets."""
+    graph, _ = build_graph([0, 1, 2, 0], [1, 2, 3, 4], [-5, -2, -1, -9], n=5, directed=True)
+    options = Options(targets=targets)
+    found = measure(graph, options, measures=["eccentricity"])["eccentricity"]
+    summary = solve_to_store(graph, options, tmp_path / "store").summary
+    paths = [tmp_path / "store"]
+    if targets is None:
+        paths.append(tmp_path / "prepared")
+        prepare(graph, paths[1])
+    for path in paths:
+        with open_result(path) as matrix:
+            largest = matrix.eccentricities(range(graph.n))
+            values = np.where(largest == matrix.unreachable, np.nan, largest.astype(float))
+        np.testing.assert_array_equal(values, found)
+        assert np.nanmax(values) == summary["diameter"]

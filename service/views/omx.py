@@ -9,6 +9,7 @@ vertices: ``vertex`` where rows and columns are the same vertices, else ``source
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,7 +76,10 @@ def write_omx(rows: Selection, path: Path, tell: Callable[[int], None]) -> None:
 
 def matrix_names(quantities: list[str]) -> list[str]:
     """Return the names of the matrices: first a name for the distances that no quantity has, then the quantities."""
-    return ["weight" if "distance" in quantities else "distance", *quantities]
+    free = (
+        name for name in chain(("distance", "weight"), map("distance_{}".format, count(2))) if name not in quantities
+    )
+    return [next(free), *quantities]
 
 
 def _bands(rows: Selection, targets: Array) -> Iterator[tuple[int, list[Array]]]:

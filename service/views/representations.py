@@ -27,6 +27,11 @@ from storage.semirings import MIN_PLUS
 BATCH: Final = 1 << 18
 #: number of entries that are read in whole rows in the time of reading one single entry
 _ENTRY_COST: Final = 500
+#: stands before the name of a quantity that another column of a long table may have, and these names
+_ALSO: Final = "also "
+_TAKEN: Final = frozenset(
+    ("source", "source_name", "source_snap", "target", "target_name", "target_snap", "distance", "geometry")
+)
 #: height of a tile: this many rows are read together, because they are in the same tiles
 _BAND: Final = 64
 
@@ -114,7 +119,10 @@ class Selection:
 
 def column_name(quantity: str) -> str:
     """Return a name for the column of a quantity in a long table, different from the names of the other columns."""
-    return f"also {quantity}" if quantity in ("source", "target", "distance") else quantity
+    word = quantity
+    while word.startswith(_ALSO):  # so that "distance" and "also distance" have different names, too
+        word = word.removeprefix(_ALSO)
+    return f"{_ALSO}{quantity}" if word in _TAKEN else quantity
 
 
 def as_json(rows: Selection) -> Iterator[bytes]:

@@ -32,7 +32,7 @@ CACHED = 1 << 14
 
 #: A whole number in its only accepted spelling: no leading zeros, no plus sign, no minus zero.
 _LABEL = re.compile(r"0|-?[1-9][0-9]{0,18}+")
-_QUANTITY = re.compile(r"[^\W_][\w .+%-]{0,79}|_[^\W_][\w .+%-]{0,78}")
+_QUANTITY = re.compile(r"(?!zarr\.json$)[^\W_][\w .+%-]{0,79}|_[^\W_][\w .+%-]{0,78}")
 
 
 def is_label(text: str) -> bool:
@@ -279,7 +279,7 @@ def check_quantity_name(name: str) -> None:
     if not _QUANTITY.fullmatch(name) or name.endswith((" ", ".")):
         raise InvalidRequest(
             f"quantity {name[:80]!r} cannot name an array of a store: at most 80 letters, digits, blanks, _ - . + %, "
-            "and the first is a letter, a digit or _; rename the column",
+            "the first is a letter, a digit or _, and zarr.json is taken; rename the column",
             field="also",
         )
 

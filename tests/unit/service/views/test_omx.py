@@ -96,3 +96,4 @@ def test_the_package_of_the_format_reads_it(tmp_path):
 def test_a_quantity_may_be_called_as_the_distances_are():
     assert matrix_names(["toll"]) == ["distance", "toll"]
     assert matrix_names(["distance", "toll"]) == ["weight", "distance", "toll"]
+    assert matrix_names(["weight", "distance"]) == ["distance_2", "weight", "distance"]

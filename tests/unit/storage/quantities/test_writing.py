@@ -159,7 +159,7 @@ def test_what_is_refused(tmp_path):
             writer.also["metres"].write(3, np.zeros((64, N), np.int32))
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "__x", "a.", "a\n", "x" * 81, "c*"])
+@pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "__x", "a.", "a\n", "x" * 81, "c*", "zarr.json"])
 def test_names_that_are_no_folders(name):
     with pytest.raises(InvalidRequest, match="cannot name an array"):
         build_graph([0], [1], [1], n=2, directed=True, quantities={name: [1]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 
 from engine.api.verify import verify_rows
@@ -46,6 +47,35 @@ def test_tables_and_arrays(store, capsys):
     assert (store.parent / "w.csv").read_text() == "source,a,b,c,d,e\nd,,,,0,1\n"
     assert run(["export", "s.zarr", "-o", "t.npy", "--also", "metres", "--sources", "d,a"]) == 0
     assert np.load(store.parent / "t.npy").tolist() == [[np.inf] * 3 + [0, 1], [0, 3000, 4000, 6500, 6501]]
+
+
+TAKEN = [
+    *("source", "source_name", "source_snap", "target", "target_name", "target_snap"),
+    *("distance", "also distance", "also also distance", "weight", "geometry", "metres"),
+]
+
+
+def test_quantities_that_are_called_like_other_columns_keep_their_sums(tmp_path, monkeypatch):
+    """In a table between points, with their names, their distances to vertices, and geometry."""
+    monkeypatch.chdir(tmp_path)
+    values = range(2, 2 + len(TAKEN))
+    lines = [",".join(["u", "v", "minutes", *TAKEN]), ",".join(["a", "b", "1", *map(str, values)])]
+    (tmp_path / "roads.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "nodes.csv").write_text("id,lon,lat\na,1,1\nb,1,2\n")
+    (tmp_path / "points.csv").write_text("id,name,lon,lat\np,P,1,1\nq,Q,1,2\n")
+    read = ["--from", "u", "--to", "v", "--weight", "minutes", "--nodes", "nodes.csv"]
+    assert run(["solve", "roads.csv", *read, "--also", ",".join(TAKEN), "-o", "s.zarr"]) == 0
+    for out, *features in (["t.csv"], ["t.parquet"], ["g.parquet", "--features", "lines"]):
+        assert (
+            run(["export", "s.zarr", "--sources", "points.csv", "--targets", "points.csv", "-o", out, *features]) == 0
+        )
+        table = pl.read_csv(out) if out.endswith(".csv") else pl.read_parquet(out)
+        row = table.filter(pl.col("source") == "p", pl.col("target") == "q").to_dicts()[0]
+        assert (row["source_name"], row["target_snap"], row["distance"]) == ("P", 0, 1)
+        assert sorted(value for value in row.values() if type(value) is int)[1:] == list(values)
+        for k, name in enumerate(TAKEN):
+            assert row[name if name in ("weight", "metres") else f"also {name}"] == values[k]
+        assert not features or isinstance(row["geometry"], bytes)
 
 
 def test_a_wrong_sum_is_found(store, capsys):

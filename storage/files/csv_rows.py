@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 #: Endings of text files, in which messages name a row by its line.
 TEXTS: Final = (".csv", ".tsv")
+#: What polars puts behind the name of the second column of a name, before a number.
+_RENAMED: Final = "_duplicated_"
 
 
 def read_rows(path: Path, separator: str = ",") -> pl.DataFrame:
@@ -31,6 +34,20 @@ def read_rows(path: Path, separator: str = ",") -> pl.DataFrame:
     # polars leaves doubled quotes in the names of a header as they are, and undoubles those in entries
     frame = frame.rename({name: name.replace('""', '"') for name in frame.columns if '""' in name})
     return frame.filter(pl.any_horizontal(pl.all().str.strip_chars().fill_null("") != ""))
+
+
+def repeated_name(path: Path, columns: Sequence[str]) -> str | None:
+    """Return a name that two columns of a CSV file have, though it is not empty; None if there is none.
+
+    Args:
+        path: the file, whose first line has the names.
+        columns: the names of its columns in polars, which gives the second column of a name another one.
+    """
+    if not any(_RENAMED in name for name in columns):
+        return None
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        names = next(csv.reader(file), [])
+    return next((name for name in names if name and names.count(name) > 1), None)
 
 
 def place_of(path: Path, row: int, separator: str = ",") -> str:

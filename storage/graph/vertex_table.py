@@ -12,7 +12,7 @@ import numpy.typing as npt
 from storage.arguments import check_flags, check_given_paths
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files import atomic
-from storage.files.csv_rows import place_of, read_rows
+from storage.files.csv_rows import place_of, read_rows, repeated_name
 from storage.files.writing import Writing
 from storage.graph.graph import index_of
 from storage.graph.units import unit_metadata
@@ -215,7 +215,7 @@ def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
 
     Raises:
         NotFound: the file cannot be opened.
-        InvalidRequest: the file is neither a CSV nor a Parquet table.
+        InvalidRequest: the file is neither a CSV nor a Parquet table, or two of its columns have one name.
     """
     import polars as pl
 
@@ -225,7 +225,11 @@ def frame_in(path: Path, field: str = "opportunities") -> pl.DataFrame:
         with path.open("rb"):
             pass
         if path.suffix.lower() == ".csv":
-            return read_rows(path)
+            frame = read_rows(path)
+            twice = repeated_name(path, frame.columns)
+            if twice is not None:
+                raise InvalidRequest(f"{path}, line 1: two columns are called {twice!r}; rename one", field=field)
+            return frame
         return pl.read_parquet(path)
     except OSError as error:
         raise NotFound(f"cannot open {path}: {error.strerror or error}") from error

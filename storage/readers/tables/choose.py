@@ -27,10 +27,12 @@ from storage.readers.tables.ends import (
     are_reversed,
     asked,
     find_ends,
+    given_column,
     is_no_vertex,
     is_row_number,
     is_series,
     refuse_both_ways,
+    refuse_twins,
 )
 from storage.readers.tables.remarks import Remarks
 
@@ -62,7 +64,7 @@ def choose(
     names: list[str] | None, body: list[list[str]], width: int, options: ReadOptions, remarks: Remarks
 ) -> Columns:
     """Return the columns of source, target and weight: by the caller's choice, else by name, else by position."""
-    wanted = _wanted(options.column, names, width, "weight" if options.length_of is None else "length_of")
+    wanted = given_column(options.column, names, width, "weight" if options.length_of is None else "length_of")
     kind = _kind(names, body)
     if names is not None and (found := _series(names, body, options)) is not None:
         return found
@@ -82,6 +84,8 @@ def choose(
             notes = (*notes, "no column of weights was found, so every arc weighs 1")
     if names is not None and options.directed is None and kind is None:
         refuse_both_ways(names, body, (source, target, wanted))
+    if names is not None:
+        refuse_twins(names, (source, target, wanted), (options.source, options.target, options.column))
     used = (source, target, wanted, kind, *numbering)
     left = [(names[i] if names else "") or str(i + 1) for i in range(width) if i not in used]
     if left:
@@ -111,7 +115,7 @@ def _ends(
     options: ReadOptions,
 ) -> tuple[int, int, tuple[str, ...]]:
     """Return the columns of source and target, and a note if a column that merely counts the rows is skipped."""
-    source, target = (_wanted(name, names, width, side) for name, side in
+    source, target = (given_column(name, names, width, side) for name, side in
                       ((options.source, "source"), (options.target, "target")))  # fmt: skip
     if source is not None and source == target:
         raise InvalidRequest(f"column {options.target!r} cannot be both ends of an arc", field="target")
@@ -227,21 +231,6 @@ def choose_by_name(
     """
     body = [list(row) for row in sample] or [["0" if number else "x" for number in numeric]]
     return choose(names, body, len(names), options, Remarks())
-
-
-def _wanted(name: str | None, names: list[str] | None, width: int, field: str) -> int | None:
-    """Return the position of the column that the caller gives by name or by number from 1."""
-    if name is None:
-        return None
-    lower = [known.lower() for known in names or []]
-    if name.lower() in lower:
-        return lower.index(name.lower())
-    if is_whole(name) and name.isdigit():
-        if 1 <= int(name) <= width:
-            return int(name) - 1
-        raise InvalidRequest(f"there is no column {name}: the rows have {width}", field=field)
-    have = f"the header has {', '.join(names)}" if names else "the file has no header row, so give the column's number"
-    raise InvalidRequest(f"there is no column {name!r}: {have}", field=field)
 
 
 def _default_weight(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.errors import InvalidRequest
-from storage.readers.fields import is_number
+from storage.readers.fields import is_number, is_whole
 from storage.readers.lengths import is_measure, plain
 
 #: Pairs of column names for source and target, without blanks, underscores and endings such as "id"; an earlier pair in
@@ -114,6 +114,63 @@ def _end(name: str) -> str:
     word = _ENDINGS.sub("", word) or word
     rest = _BEGINNINGS.sub("", word, count=1) if _BEGINNINGS.match(word) else word
     return rest if rest in _SOURCES or rest in _TARGETS else word
+
+
+def given_column(name: str | None, names: list[str] | None, width: int, field: str) -> int | None:
+    """Return the position of the column that the caller gives by name or by number from 1.
+
+    Args:
+        name: the name, in any case of letters unless several columns differ in it only; or the number; None for none.
+        names: the names of the columns; None if there is no header.
+        width: the number of columns.
+        field: the option, for the message.
+
+    Raises:
+        InvalidRequest: there is no such column, or there are several.
+    """
+    if name is None:
+        return None
+    known = names or []
+    same = [i for i, one in enumerate(known) if one == name]
+    same = same or [i for i, one in enumerate(known) if one.lower() == name.lower()]
+    if len(same) > 1:
+        raise _several([known[i] for i in same], same, field)
+    if same:
+        return same[0]
+    if is_whole(name) and name.isdigit():
+        if 1 <= int(name) <= width:
+            return int(name) - 1
+        raise InvalidRequest(f"there is no column {name}: the rows have {width}", field=field)
+    have = f"the header has {', '.join(known)}" if known else "the file has no header row, so give the column's number"
+    raise InvalidRequest(f"there is no column {name!r}: {have}", field=field)
+
+
+def refuse_twins(names: list[str], read: Sequence[int | None], given: Sequence[str | None]) -> None:
+    """Refuse a column that is read because of its name, if another one has the same name.
+
+    Args:
+        names: the names of the columns.
+        read: positions of source, target and weight; None for no weight.
+        given: what the caller said for each of them, a name or a number from 1; None if the name of the column decided.
+
+    Raises:
+        InvalidRequest: two columns have one name.
+    """
+    for place, said, field in zip(read, given, ("source", "target", "weight"), strict=True):
+        if place is not None and said is None and names[place]:
+            same = [i for i, name in enumerate(names) if name == names[place]]
+            if len(same) > 1:
+                raise _several([names[place]] * len(same), same, field)
+
+
+def _several(names: list[str], places: list[int], field: str) -> InvalidRequest:
+    """Return the refusal of columns, of which the caller has to name one by its number."""
+    option = {"source": "--from", "target": "--to", "length_of": "--length-of"}.get(field, f"--{field}")
+    found = " and ".join(f"{place + 1} ({name!r})" for name, place in zip(names, places, strict=True))
+    number = f"'${places[0] + 1}'" if field == "length_of" else places[0] + 1
+    return InvalidRequest(
+        f"columns {found} have one name: say which by its number, such as {option} {number}", field=field
+    )
 
 
 def find_ends(names: Sequence[str], source: int | None, target: int | None) -> tuple[int | None, int | None]:

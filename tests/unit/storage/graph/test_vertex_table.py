@@ -43,6 +43,7 @@ def test_white_space_is_part_of_a_name_that_has_it(tmp_path, more, jobs):
         ("v\na\n", InvalidRequest, "no column of numbers after 'v'"),
         ("a,1200\nb,300\n", InvalidRequest, "line 1: 'a' is a vertex and '1200' a number"),
         ("v,jobs\na,1,2\n", InvalidRequest, "cannot be read as a table"),
+        ("v,jobs,beds,jobs\na,1,2,3\n", InvalidRequest, "line 1: two columns are called 'jobs'; rename one"),
         ("", InvalidRequest, "cannot be read as a table"),
         ("v,jobs\n", InvalidRequest, "no row with an entry below the names of its columns"),
         ("v,jobs\n,\n ,\n", InvalidRequest, "no row with an entry below the names of its columns"),

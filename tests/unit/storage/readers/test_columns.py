@@ -54,6 +54,35 @@ def test_columns_of_momepy_are_found(tmp_path: Path) -> None:
     assert arcs(graph) == {(0, 1): 264.1, (1, 2): 10.5}
 
 
+def test_of_names_that_differ_in_the_case_of_letters_the_one_that_is_given_counts(tmp_path: Path) -> None:
+    text = "From,from,to,Time,time\n1,5,2,10,11\n2,6,3,20,21\n"
+    for source, weight, wanted in (
+        ("from", "time", {(5, 2): 11, (6, 3): 21}),
+        ("From", "Time", {(1, 2): 10, (2, 3): 20}),
+    ):
+        assert arcs(read(tmp_path, text, source=source, target="TO", weight=weight)[0]) == wanted
+    with pytest.raises(InvalidRequest, match=r"columns 4 .'Time'. and 5 .'time'. have one name: .* such as --weight 4"):
+        read(tmp_path, text, source="from", target="to", weight="TIME")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said", "number"),
+    [
+        ("from,to,km,km\n1,2,3,4\n", {}, "columns 3 .'km'. and 4 .'km'. have one name", {"weight": "4"}),
+        ("from,to,km,km\n1,2,3,4\n", {"weight": "km"}, "such as --weight 3", {"weight": "4"}),
+        ("from,to,x,x\n1,2,3,4\n", {"length_of": "x + 0"}, "such as --length-of '.3'", {"length_of": "$4 + 0"}),
+        ("from,to,from,km\n1,2,3,4\n", {}, "such as --from 1", {"source": "1", "target": "to"}),
+        ("from,to,to,km\n1,7,2,4\n", {"source": "from", "target": "to"}, "--to 2", {"source": "from", "target": "3"}),
+    ],
+)
+def test_of_two_columns_of_one_name_the_number_of_one_is_asked(
+    tmp_path: Path, text: str, options: dict[str, object], said: str, number: dict[str, object]
+) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        read(tmp_path, text, **options)
+    assert arcs(read(tmp_path, text, **number)[0]) == {(1, 2): 4.0}
+
+
 @pytest.mark.parametrize(
     ("options", "field", "said"),
     [

@@ -109,11 +109,14 @@ def read_weights(path: str | Path, reading: ReadingOptions, *, directed: bool) -
 
     Raises:
         InvalidRequest: the file has no weights; its arcs cannot be matched with arcs of the stored graph; or
-            ``reading`` has a unit or coordinates, which new weights cannot change.
+            ``reading`` has a unit or coordinates, which new weights cannot change, or asks for the greatest of
+            parallel arcs.
         ApspError: as for ``storage.readers.read_graph``.
     """
     if said := next((name for name in ("unit", "coordinates") if reading.get(name)), None):
         raise InvalidRequest(f"new weights keep unit and coordinates of the graph; {said} was given", field=said)
+    if reading.get("parallel") == "greatest":
+        raise InvalidRequest("new weights are lengths, of which the least of parallel arcs counts", field="parallel")
     asked = reading.get("directed") if directed else False
     given, limits = cast(ReadingOptions, {**reading, "directed": asked}), ReadLimits()
     parsed, form = read_arcs(path, limits=limits, **given)

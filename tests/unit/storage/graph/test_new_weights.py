@@ -127,6 +127,22 @@ def test_parallel_arcs_and_loops_are_treated_as_readers_do(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("reading", "said"),
+    [
+        ({"parallel": "greatest"}, "the least of parallel arcs counts"),
+        ({"unit": "km"}, "keep unit"),
+        ({"coordinates": "plane"}, "keep unit and coordinates"),
+    ],
+)
+def test_options_that_new_weights_cannot_follow_are_refused(tmp_path, reading, said):
+    path = written(tmp_path, ["a,b,5", "a,b,7"])
+    with pytest.raises(InvalidRequest, match=said) as refused:
+        from_file(roads(), path, changed=True, **reading)
+    assert refused.value.field in reading
+    assert from_file(roads(), path, changed=True, parallel="least").graph.weights[0] == 5
+
+
+@pytest.mark.parametrize(
     ("weighted", "changed", "kept"), [(True, True, "greatest"), (True, False, "least"), (False, True, "least")]
 )
 def test_which_of_parallel_arcs_was_kept_holds_as_long_as_weights_are_kept(weighted, changed, kept):

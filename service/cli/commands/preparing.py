@@ -258,6 +258,11 @@ def opened_prepared(
         if value is not None and (value is not False or name == "directed")
     ]:
         found.close()
-        flag = given[0].replace("_", "-")
+        words = {
+            "source": "from",
+            "target": "to",
+            "directed": "directed" if graph.reading.get("directed") else "undirected",
+        }
+        flag = words.get(given[0], given[0].replace("_", "-"))
         raise InvalidRequest(f"--{flag} says how a file is read, and {named} is a prepared graph", field=given[0])
     return found

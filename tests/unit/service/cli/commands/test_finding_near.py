@@ -76,7 +76,7 @@ def test_a_prepared_graph_answers_as_its_file(roads, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("place", "words", "message"),
     [
-        ("tables", ["--cutoff", "1", "--undirected"], "--directed says how a file is read, and"),
+        ("tables", ["--cutoff", "1", "--undirected"], "--undirected says how a file is read, and"),
         ("tables", ["--cutoff", "6"], "cutoff 5 and knows no longer distances; 6 was asked for"),
         ("solved", ["--cutoff", "1"], "apsp near takes a graph file or a prepared graph"),
         (".", ["--cutoff", "1"], "no store that apsp has sealed"),

@@ -118,7 +118,9 @@ def test_a_prepared_graph_is_measured_like_its_file(folder, capsys):
 @pytest.mark.parametrize(
     ("place", "words", "message"),
     [
-        ("tables", ["--undirected"], "--directed says how a file is read, and tables is a prepared graph"),
+        ("tables", ["--undirected"], "--undirected says how a file is read, and tables is a prepared graph"),
+        ("tables", ["--directed"], "--directed says how a file is read"),
+        ("tables", ["--from", "u"], "--from says how a file is read"),
         ("tables", ["--weight", "minutes"], "--weight says how a file is read"),
         ("tables", ["--max-hops", "2"], "how many arcs a path has"),
         ("solved", [], "solved is a solved store; apsp measure takes a graph file or a prepared graph"),

@@ -250,7 +250,8 @@ def check_target(target: Path, overwrite: bool) -> None:
 
     Raises:
         NotFound: the parent folder of the target does not exist.
-        Conflict: the target exists and ``overwrite`` is False, it is no store, or it lies inside a sealed store.
+        Conflict: the target exists and ``overwrite`` is False, it is a symbolic link or no store, or it lies inside a
+            sealed store.
     """
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")
@@ -262,7 +263,11 @@ def check_target(target: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise Conflict(f"{target} exists already; choose another path or ask for it to be overwritten")
-    if _is_sealed(target) and not target.is_symlink():
+    if target.is_symlink():
+        raise Conflict(
+            f"{target} is a symbolic link, which is not replaced; give the path {target.resolve()}, or remove the link"
+        )
+    if _is_sealed(target):
         return
     raise Conflict(f"{target} is no matrix store of this program and is not replaced; remove it or choose another path")
 

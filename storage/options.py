@@ -130,6 +130,19 @@ def declared(options: type) -> dict[str, tuple[Any, Option]]:
     return found
 
 
+def flag_of(name: str, option: Option) -> str:
+    """Return the flag of an option on the command line, such as ``--max-hops``."""
+    return option.flags[0] if option.flags else f"--{name.replace('_', '-')}"
+
+
+def spelled(name: str, value: object = True) -> str:
+    """Return the flag of an option of reading, such as ``--from``; of two flags, as those of the direction, the one
+    for ``value``.
+    """
+    yes, _, no = flag_of(name, declared(FileReadingOptions)[name][1]).partition("/")
+    return no if no and value is False else yes
+
+
 def lists_options(function: F) -> F:
     """Decorator: replace ``**options: Unpack[...]`` in a function's visible signature by the options, for help and
     tools, and refuse keywords of other names.

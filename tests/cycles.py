@@ -24,10 +24,10 @@ def keepers(thing: object, depth: int = 6) -> list[str]:
     found: list[str] = []
     here, seen = [thing], {id(thing)}
     for level in range(depth):
-        above = [one for below in here for one in gc.get_referrers(below) if id(one) not in seen and one is not here]
-        here = [one for one in above if not isinstance(one, ModuleType | type) and not _of_module(one)]
+        above = [one for one in gc.get_referrers(*here) if id(one) not in seen and one is not here]
+        here = [one for one in above if not isinstance(one, ModuleType | type) and not _of_module(one)][:20]
         seen.update(map(id, (*above, above, here)))
-        found += [f"{level}: {_said(one)}" for one in here[:20]]
+        found += [f"{level}: {_said(one)}" for one in here]
     return found
 
 

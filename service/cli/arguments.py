@@ -29,7 +29,7 @@ from service.options import (
     Vertices,
     Words,
 )
-from storage.options import FileReadingOptions, Option, ReadingOptions, declared
+from storage.options import FileReadingOptions, Option, ReadingOptions, declared, flag_of
 
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="Graph file: plain, .gz or .zst.", show_default=False)]
 StoreFolder = Annotated[
@@ -195,11 +195,6 @@ _HEADINGS: Final = {
     PairOptions: "What is written",
     MapOptions: "A map of the network",
 }
-
-
-def flag_of(name: str, option: Option) -> str:
-    """Return the flag of an option on the command line, such as ``--max-hops``."""
-    return option.flags[0] if option.flags else f"--{name.replace('_', '-')}"
 
 
 class with_options:  # noqa: N801 - a decorator

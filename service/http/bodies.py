@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from starlette.types import Receive, Scope
 
 from service.api.fault import Fault, Refused
+from service.api.members import parse
 from service.api.problems import NO_JSON, problem_of, validation_fault
 from service.api.schemas.wire import Wire
 from service.state import Service
@@ -25,8 +26,6 @@ T = TypeVar("T", bound=Wire)
 
 #: largest body, in bytes, that is parsed on the event loop; that takes a few milliseconds, whatever it contains
 SHORT: Final = 1 << 16
-#: most characters of a member's name in a message; clients control its length
-_LONGEST_NAME: Final = 100
 
 
 class BodyRoute(APIRoute):
@@ -65,24 +64,6 @@ class _Asked(Request):
             return await service.checker.run(check_body, self._shape, body, owner=self.state.caller.owner)
         except Refused as error:
             raise problem_of(error) from None
-
-
-def parse(body: bytes) -> Any:
-    """Return a body as JSON types.  Raises Refused where an object has two members of one name.
-
-    Python keeps the last of them without a word, so the answer would pass over what else was asked for.
-    """
-    return json.loads(body, object_pairs_hook=_members)
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in members:
-            shown = name[:_LONGEST_NAME]
-            raise Refused(Fault("invalid-request", f"the body has the member {shown!r} twice", {"field": shown}))
-        members[name] = value
-    return members
 
 
 def check_body(form: type[T], body: bytes) -> T:

@@ -62,8 +62,8 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 
     def json_service(name: str) -> Callable[..., Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            # with several, which is no JSON, the request is refused
-            body = bytearray("".join(request.query_params.getlist("json")).encode())
+            # no JSON has a null character, so a request with several is refused
+            body = bytearray("\0".join(request.query_params.getlist("json")).encode())
             async for piece in request.stream():
                 body += piece
                 if len(body) > _BODY_BYTES:

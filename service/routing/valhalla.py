@@ -5,13 +5,13 @@ Source: the documentation of Valhalla, valhalla.github.io/valhalla/api/matrix/ap
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from service.api.fault import Refused
+from service.api.members import parse
 from service.routing.network import Floats, RoutingNetwork, Stops
 from service.routing.osrm_objects import Answer
 from service.routing.valhalla_request import as_text, places, refuse_unknown, unit_of
@@ -42,10 +42,10 @@ class Valhalla:
             body: the request, a JSON object.
         """
         try:
-            asked = json.loads(body, object_pairs_hook=_members)
+            asked = parse(body)
             if not isinstance(asked, dict):
                 raise TypeError
-        except InvalidRequest as error:
+        except Refused as error:
             return refused(400, _NO_JSON, str(error))
         except (ValueError, TypeError, RecursionError):
             return refused(400, _NO_JSON, "the request is no JSON object")
@@ -81,15 +81,6 @@ class Valhalla:
         if isinstance(asked.get("id"), str):
             made["id"] = as_text(asked["id"])
         return made
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object.  Raises InvalidRequest where a member stands twice, of which Python takes the last."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise InvalidRequest(f"{as_text(twice)} is given more than once", field="json")
-    return members
 
 
 def _whole(times: Floats) -> list[list[int | None]]:

@@ -22,7 +22,7 @@ from service.units import format_bytes, parse_size
 from storage.counted import counted
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.files.writing import writing_early
-from storage.options import ReadingOptions
+from storage.options import ReadingOptions, spelled
 from storage.remote.objects import address_of
 from storage.remote.places import prepared_place
 
@@ -258,11 +258,6 @@ def opened_prepared(
         if value is not None and (value is not False or name == "directed")
     ]:
         found.close()
-        words = {
-            "source": "from",
-            "target": "to",
-            "directed": "directed" if graph.reading.get("directed") else "undirected",
-        }
-        flag = words.get(given[0], given[0].replace("_", "-"))
-        raise InvalidRequest(f"--{flag} says how a file is read, and {named} is a prepared graph", field=given[0])
+        flag = spelled(given[0], graph.reading.get(given[0]))
+        raise InvalidRequest(f"{flag} says how a file is read, and {named} is a prepared graph", field=given[0])
     return found

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.errors import InvalidRequest
+from storage.options import spelled
 from storage.readers.fields import is_number, is_whole
 from storage.readers.lengths import is_measure, plain
 
@@ -165,11 +166,10 @@ def refuse_twins(names: list[str], read: Sequence[int | None], given: Sequence[s
 
 def _several(names: list[str], places: list[int], field: str) -> InvalidRequest:
     """Return the refusal of columns, of which the caller has to name one by its number."""
-    option = {"source": "--from", "target": "--to", "length_of": "--length-of"}.get(field, f"--{field}")
     found = " and ".join(f"{place + 1} ({name!r})" for name, place in zip(names, places, strict=True))
     number = f"'${places[0] + 1}'" if field == "length_of" else places[0] + 1
     return InvalidRequest(
-        f"columns {found} have one name: say which by its number, such as {option} {number}", field=field
+        f"columns {found} have one name: say which by its number, such as {spelled(field)} {number}", field=field
     )
 
 

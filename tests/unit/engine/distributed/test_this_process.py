@@ -34,7 +34,7 @@ from tests.property.test_prepared import KINDS, random_graph
 from tests.spreading import ToyCluster
 from tests.unit.engine.api.test_prepared import grid_graph
 from tests.unit.engine.api.test_prepared_weights import arcs_of
-from tests.unit.engine.distributed.prepared.test_driver import Until, by_workers, local, whole
+from tests.unit.engine.distributed.prepared.test_driver import Until, by_workers, local, spoil_files, whole
 
 
 @pytest.fixture(autouse=True)
@@ -195,11 +195,8 @@ def test_a_damaged_file_is_named_and_nothing_is_sealed(
     run, spoilt = PreparedWorker.run, list[Path]()
 
     def spoil(self: PreparedWorker, *given: Any) -> Any:
-        for file in [] if spoilt else sorted(tmp_path.rglob(f"{damaged}*.bin")):
-            data = bytearray(file.read_bytes())
-            if len(data) > 8:
-                file.write_bytes(bytes(byte ^ 1 for byte in data))
-                spoilt.append(file)
+        if not spoilt:
+            spoilt.extend(spoil_files(tmp_path, f"{damaged}*.bin"))
         return run(self, *given)
 
     monkeypatch.setattr(PreparedWorker, "run", spoil)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,22 @@ def whole(path: Path) -> dict[str, object]:
     attributes = json.loads((path / "zarr.json").read_text())["attributes"]
     del attributes["seal"]["digest"]
     return {**files_of(path), **{name: value for name, value in attributes.items() if name != "plan"}}
+
+
+def spoil_files(folder: Path, pattern: str) -> list[Path]:
+    """Flip a bit in each byte of all files of more than 8 bytes that are found below a folder; return the files.
+
+    Another thread may move a file meanwhile.  So each is opened only once, and one that is gone is passed over.
+    """
+    spoilt = list[Path]()
+    for path in sorted(folder.rglob(pattern)):
+        with suppress(FileNotFoundError), path.open("r+b") as file:
+            data = file.read()
+            if len(data) > 8:
+                file.seek(0)
+                file.write(bytes(byte ^ 1 for byte in data))
+                spoilt.append(path)
+    return spoilt
 
 
 def local(graph: Graph, path: Path, *, compact: bool = False, options: Options | None = None) -> dict[str, object]:
@@ -206,22 +223,19 @@ def test_a_short_run_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 def test_a_damaged_file_is_named_and_nothing_is_sealed(
     damaged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster, spoilt = ToyCluster(1, ordered=True), []
+    cluster, spoilt = ToyCluster(1, ordered=True), list[Path]()
 
     def spoil(_: ToyCluster) -> None:
         for worker in cluster.workers.values():  # what it remembers would not be read again
             if isinstance(worker.session, PreparedWorker):
                 worker.session._kept.clear()
-        for file in [] if spoilt else sorted(tmp_path.rglob(f"{damaged}*.bin")):
-            data = bytearray(file.read_bytes())
-            if len(data) > 8:
-                data[:] = bytes(byte ^ 1 for byte in data)
-                file.write_bytes(data)
-                spoilt.append(file)
+        if not spoilt:
+            spoilt.extend(spoil_files(tmp_path, f"{damaged}*.bin"))
 
     cluster.mischief = spoil
     with pytest.raises(StorageFailed, match="is damaged"):
         by_workers(cluster, grid_graph(9), tmp_path / "p", monkeypatch)
+    assert spoilt
     assert not (tmp_path / "p").exists()
 
 

@@ -32,7 +32,7 @@ _HUGE = 1 << 100
 def shown(value: object) -> str:
     """Return a value as messages show it, with its type."""
     try:
-        text = repr(value)
+        text = repr(value).replace("\n", " ")
     except ValueError:  # Python does not print an int of thousands of digits
         text = "a number"
     return f"{text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'} ({type(value).__name__})"
@@ -210,17 +210,20 @@ def check_indices(field: str, value: Any) -> tuple[int, ...]:
 
     Args:
         field: name of the argument.
-        value: the value: a tuple, list or range of whole numbers, or an array of integers of one dimension.
+        value: the value: a tuple, list or range of whole numbers, or an array of integers of one dimension; a series
+            of pandas or polars is such an array.
 
     Raises:
-        InvalidRequest: ``value`` is something else.
+        InvalidRequest: ``value`` is something else, or has masked entries.
     """
     if type(value) is tuple and set(map(type, value)) <= {int}:
         return value
-    array = hasattr(value, "dtype") and getattr(value, "ndim", 0) == 1
-    if not array and not isinstance(value, tuple | list | range):
+    listed = value
+    if hasattr(value, "__array__"):
+        found = unmasked(field, value)
+        listed = found.tolist() if found.ndim == 1 else None
+    if not isinstance(listed, tuple | list | range):
         raise InvalidRequest(f"{field} must be a list of vertex indices, found {shown(value)}", field=field)
-    listed = value.tolist() if array else value
     return tuple(check_whole(field, index) for index in listed)
 
 
@@ -234,14 +237,17 @@ def unmasked(field: str, values: Any) -> npt.NDArray[Any]:
         values: the array, list or the like.
 
     Raises:
-        InvalidRequest: entries are masked.
+        InvalidRequest: entries are masked, or NumPy cannot convert the values.
     """
     import numpy as np
 
     if np.ma.is_masked(values):
         hidden = int(np.ma.getmaskarray(values).sum())
         raise InvalidRequest(f"{field} has {hidden} masked entries; leave them out, or fill them", field=field)
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except (RuntimeError, TypeError) as error:  # sparse arrays, and arrays in the memory of a GPU
+        raise InvalidRequest(f"{field} cannot become an array of NumPy: {error}", field=field) from error
 
 
 def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:

@@ -50,12 +50,12 @@ class Option:
     titles: Mapping[str, str] = field(default_factory=dict)
 
 
-class ReadingOptions(TypedDict, total=False):
-    """How a graph file is to be read; ``read_graph`` describes the meaning of each option."""
+class ArcReadingOptions(TypedDict, total=False):
+    """How the arcs of a graph file are to be read; ``read_graph`` describes the meaning of each option."""
 
     format: Annotated[
         str | None,
-        Option("Format of GRAPH; else recognised by content.", metavar="NAME",
+        Option("Format of the file; else recognised by content.", metavar="NAME",
                in_api="Name of the format; recognised by content if left out."),
     ]  # fmt: skip
     directed: Annotated[
@@ -72,7 +72,6 @@ class ReadingOptions(TypedDict, total=False):
         Option("Lengths from a formula: '1000 - score', '1 / weight', '-log(p)'.", metavar="FORMULA", longest=200,
                in_api="Formula over one column: 1000 - score."),
     ]  # fmt: skip
-    unweighted: Annotated[bool, Option("Every arc counts 1, whatever the file says.", default=False)]
     source: Annotated[
         str | None,
         Option("Column of the arcs' sources: its name, or its number.", flags=("--from",), metavar="COLUMN",
@@ -99,6 +98,12 @@ class ReadingOptions(TypedDict, total=False):
         str | None,
         Option("OpenStreetMap: walking, cycling or driving.", metavar="MODE", longest=20),
     ]
+
+
+class ReadingOptions(ArcReadingOptions, total=False):
+    """How a graph file is to be read."""
+
+    unweighted: Annotated[bool, Option("Every arc counts 1, whatever the file says.", default=False)]
     unit: Annotated[
         str | None,
         Option("What the weights measure, such as min or m; shown wherever a distance is.", metavar="UNIT", longest=20,

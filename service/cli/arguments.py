@@ -29,7 +29,7 @@ from service.options import (
     Vertices,
     Words,
 )
-from storage.options import FileReadingOptions, Option, ReadingOptions, declared, flag_of
+from storage.options import ArcReadingOptions, FileReadingOptions, Option, ReadingOptions, declared, flag_of
 
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="Graph file: plain, .gz or .zst.", show_default=False)]
 StoreFolder = Annotated[
@@ -172,6 +172,7 @@ class AnswerOptions(TypedDict, total=False):
 
 #: Heading, on a help page, of the options that a class declares; all other options are below "Options".
 _HEADINGS: Final = {
+    ArcReadingOptions: "How FILE is read",
     ReadingOptions: "How GRAPH is read",
     FileReadingOptions: "How GRAPH is read",
     GraphOptions: "How GRAPH is read",

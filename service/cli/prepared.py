@@ -9,7 +9,7 @@ import typer
 
 from service.cli.arguments import GraphFile, Json, must_open, with_options
 from service.options import PrepareForm, ReweightOptions
-from storage.options import FileReadingOptions, ReadingOptions
+from storage.options import ArcReadingOptions, FileReadingOptions
 
 
 @with_options
@@ -46,7 +46,7 @@ def reweight(
             "--weights", metavar="FILE", help="A graph file that lists the arcs; weight infinity closes an arc."
         ),
     ],
-    reading: ReadingOptions,
+    reading: ArcReadingOptions,
     options: ReweightOptions,
     out: Annotated[
         Path | None,

@@ -201,6 +201,8 @@ def _ids(table: PointTable, names: list[str] | None, field: str) -> list[str]:
 def nearest_vertices(coordinates: Coordinates, x: Floats, y: Floats) -> tuple[Indices, Floats]:
     """Return the vertex nearest to each point, and its distance from the point.
 
+    Of several vertices at one place the first is taken.
+
     Args:
         coordinates: the coordinates of the vertices; vertices without coordinates are left out.
         x, y: the points, in the system of ``coordinates``, shape (k,).
@@ -251,14 +253,31 @@ class VertexFinder:
     def _tree(self) -> Any:
         from scipy.spatial import KDTree
 
-        x, y = self._coordinates.x[self._known], self._coordinates.y[self._known]
-        return KDTree(self._placed(x, y))
+        return KDTree(self._placed(*self._places))
+
+    @property
+    def _places(self) -> tuple[Floats, Floats]:
+        return self._coordinates.x[self._known], self._coordinates.y[self._known]
+
+    @cached_property
+    def _first(self) -> Indices:
+        """For each vertex with coordinates the first vertex at the same place; positions in ``_known``."""
+        x, y = self._places
+        order = np.lexsort((y, x))  # stable: of equal places the first stays first
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = (np.diff(x[order]) != 0) | (np.diff(y[order]) != 0)
+        first = np.empty(len(order), np.int64)
+        first[order] = order[begins][np.cumsum(begins) - 1]
+        return first
 
     def _placed(self, x: Floats, y: Floats) -> Floats:
         return unit_vectors(x, y) if self.geographic else np.stack([x, y], axis=-1)
 
     def nearest(self, x: Floats, y: Floats, count: int = 1) -> tuple[Indices, Floats]:
         """Return the vertices nearest to each point and their distances, in the units of :func:`nearest_vertices`.
+
+        Of vertices at one place the first is taken; if several vertices are asked for, vertices at equal distances
+        stand in their order.
 
         Args:
             x, y: the points, shape (k,).
@@ -268,7 +287,11 @@ class VertexFinder:
         if not len(self._known):
             raise InvalidRequest("no vertex has coordinates, so points have no nearest one", field="points")
         with self._lock:  # so that only one thread builds the search tree
-            tree = self._tree
+            tree, first = self._tree, self._first
         found, places = tree.query(self._placed(x, y), k=count)
+        if count == 1:
+            places = first[places]
+        else:
+            places = np.take_along_axis(places, np.lexsort((places, found), axis=-1), axis=-1)
         distances = arc_metres(found) if self.geographic else np.asarray(found, np.float64)
         return self._known[places].astype(np.int64), distances

@@ -22,7 +22,7 @@ from service.units import format_bytes, parse_size
 from storage.counted import counted
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.files.writing import writing_early
-from storage.options import ReadingOptions, spelled
+from storage.options import ArcReadingOptions, spelled
 from storage.remote.objects import address_of
 from storage.remote.places import prepared_place
 
@@ -165,7 +165,7 @@ class Place:
     overwrite: bool
 
 
-def reweight(place: Place, weights: Path, reading: ReadingOptions, given: ReweightOptions, *, as_json: bool) -> None:
+def reweight(place: Place, weights: Path, reading: ArcReadingOptions, given: ReweightOptions, *, as_json: bool) -> None:
     """Read new weights, and write and seal the tables for them; the progress goes to standard error.
 
     Args:

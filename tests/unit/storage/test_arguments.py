@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+import sparse
 
 from storage.arguments import (
     check_choice,
@@ -31,6 +35,26 @@ def test_values_are_returned_as_plain_ones():
     check_flags(a=True, b=np.False_)
     check_texts(a=None, b="")
     check_paths(a=None, b="s3://bucket/x", c=Path("x"))
+
+
+@pytest.mark.parametrize("made", [np.array, pd.Series, pd.Index, pl.Series, list, tuple])
+def test_indices_come_in_arrays_of_any_library(made: Callable[[list[int]], Any]) -> None:
+    found = check_indices("sources", made([2, 1]))
+    assert (found, [type(index) for index in found]) == ((2, 1), [int, int])
+    for wrong in ([0.5], ["a"], [True], [(1, 2), (3, 4)]):
+        with pytest.raises(InvalidRequest, match=r"sources must be a (whole|list of)") as told:
+            check_indices("sources", made(wrong))  # type: ignore[arg-type]
+        assert "\n" not in str(told.value)
+
+
+def test_sparse_indices_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="sources cannot become an array of NumPy: Cannot convert a sparse array"):
+        check_indices("sources", sparse.COO(np.array([2, 1])))
+
+
+def test_masked_indices_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="sources has 1 masked"):
+        check_indices("sources", np.ma.array([1, 2], mask=[True, False]))
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,6 @@ def test_the_reader_has_these_options() -> None:
         main.solve,
         main.solve_many,
         cli_prepared.prepare,
-        cli_prepared.reweight,
         main.plan,
         main.inspect,
         cli_remote.submit,
@@ -68,9 +67,16 @@ def test_every_command_that_reads_a_graph_has_every_option(command: Any) -> None
     assert set(inspect.signature(command).parameters) >= OPTIONS
 
 
+def test_new_weights_are_read_with_every_option_but_those_of_a_graph() -> None:
+    found = set(inspect.signature(cli_prepared.reweight).parameters)
+    assert {name for name in OPTIONS if name not in found} == {"unweighted", "unit", "coordinates"}
+
+
 def test_no_other_command_takes_a_graph_file() -> None:
     for command in main.app.registered_commands:
         parameters = set(inspect.signature(command.callback).parameters)
+        if command.callback is cli_prepared.reweight:
+            continue
         assert parameters >= OPTIONS or not parameters & {"graph", "graphs", "format"}, command.callback
 
 

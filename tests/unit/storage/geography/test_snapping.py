@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage.errors import InvalidRequest
 from storage.geography.coordinates import EARTH_RADIUS, Coordinates
-from storage.geography.snapping import nearest_vertices, snap_file
+from storage.geography.snapping import VertexFinder, nearest_vertices, snap_file
 
 
 def haversine(lon1, lat1, lon2, lat2):
@@ -43,6 +43,28 @@ def test_across_the_date_line_and_near_a_pole():
     found, distances = nearest_vertices(placed, np.array([179.9, 180.0]), np.array([0.0, 88.9]))
     assert found.tolist() == [1, 2]
     assert distances[0] == pytest.approx(0.2 * np.pi / 180 * EARTH_RADIUS, rel=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([(0.0, 0.0), (-0.0, 1.0), (1.0, 0.0), (3.0, 3.0)]), min_size=1, max_size=60), st.booleans()
+)
+def test_of_vertices_at_one_place_the_first_is_taken(vertices, geographic):
+    x, y = np.array(vertices).T.copy()
+    x[::7] = np.nan
+    placed = Coordinates(x, y, geographic)
+    if not placed.there.any():
+        return
+    finder = VertexFinder(placed)
+    found, distances = finder.nearest(np.array([2.0, 0.1]), np.array([2.9, -0.1]))
+    for vertex in found:
+        assert vertex == np.flatnonzero((x == x[vertex]) & (y == y[vertex]))[0]
+    count = int(placed.there.sum())
+    if count > 1:
+        (every,), (far,) = finder.nearest(np.array([2.0]), np.array([2.9]), count)
+        assert sorted(every) == np.flatnonzero(placed.there).tolist()
+        assert list(zip(far, every, strict=True)) == sorted(zip(far, every, strict=True))
+        assert (every[0], far[0]) == (found[0], distances[0])
 
 
 PLACED = Coordinates(np.array([24.93, 24.95]), np.array([60.16, 60.17]), True)

@@ -214,3 +214,10 @@ def test_a_plan_refuses_tables_beyond_the_memory_with_the_numbers(roads, capsys)
     assert (refused["plan"], refused["resource"], refused["available"]) == (None, "memory", 2**20)
     assert [one["feasible"] for one in refused["candidates"]] == [False]
     assert "of memory 1048576" in err
+
+
+def test_reweight_lists_no_option_of_reading_that_new_weights_cannot_have(capsys):
+    told = said(capsys, "reweight", "--help")
+    assert "How FILE is read:" in told
+    for option in ("--unweighted", "--unit", "--coordinates", "--nodes", "GRAPH"):
+        assert option not in told

@@ -26,7 +26,7 @@ class PowerProducts(Protocol[M]):
         ...
 
     def square(self, power: M) -> M:
-        """Return the square of ``power``; this may overwrite the power from which ``power`` was squared."""
+        """Return the square of ``power``; this may overwrite the matrix whose square is ``power``."""
         ...
 
     def longer(self, rows: M, weights: M) -> M:

@@ -66,8 +66,8 @@ class RoundOrder:
     def groups(self, k: int) -> list[int]:
         """Return the groups of stripes that form the rest of round ``k``, the group of the next panel first.
 
-        The group of panel ``k`` is left out because it is closed, and so is the group of a panel that is closed ahead,
-        because closing relaxes it first.
+        Two groups are left out: that of panel ``k``, which is closed, and with look-ahead that of panel ``k`` + 1,
+        because closing panel ``k`` + 1 in this round relaxes it first.
         """
         ahead = int(self.ahead)
         groups = sorted(range(self.count), key=lambda group: panels_until(group, k + 1 + ahead, self.count))

@@ -258,7 +258,7 @@ def alike(runtime: Any, index: int) -> int:
 
 
 def find_device(budget: int | None, index: int = 0) -> Device:
-    """Return the device in the form that the planner uses, after compiling a kernel for it as a test.
+    """Return the device in the form that the planner uses, after loading or compiling a kernel for it as a test.
 
     Args:
         budget: bytes of device memory that may be used; None for all that is free.

@@ -136,7 +136,7 @@ class Solver:
                     relaxed.record(low)
             if monitor is not None and k:
                 before.synchronize()
-                self._check_flag()  # the flag was sent after round k - 1, which is reported here, or later
+                self._check_flag()  # at least the flag that was sent when panel k - 1 was closed has arrived
                 monitor.step(entries * width)
         if monitor is not None:
             relaxed.synchronize()

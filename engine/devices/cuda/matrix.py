@@ -230,7 +230,9 @@ class CudaMatrix:
             self._modules.get(name, self._arithmetic)((blocks,), (_THREADS,), arguments)
 
     def _settle(self, d: Any) -> None:
-        """If arcs may be negative, reset the diagonal to 0, and set integers above every distance to unreachable."""
+        """If arcs may be negative, set negative entries of the diagonal to 0, and set integers above the largest
+        distance of the type to unreachable.
+        """
         if self._nonnegative:
             return
         if d.shape[0] == d.shape[1]:

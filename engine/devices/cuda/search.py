@@ -36,7 +36,8 @@ _THREADS: Final = 256
 _TRIAL_BLOCKS: Final = 8
 #: Number of blocks of sources in a trial by lists.
 _TRIAL_LISTS: Final = 132
-#: The largest number of levels (numbers of hops) that are counted: a step's number has PLANES bits in hops.cu.
+#: The largest number of levels (numbers of hops) that are counted: 2^PLANES of hops.cu, where the number of a step has
+#: PLANES bits.
 _LEVELS: Final = 256
 #: If only levels are counted, a batch has at most _MOST_BLOCKS blocks of _COUNTED sources each, which are searched one
 #: block after the other.  A batch visits at most about _COUNTED_ARCS arcs, which takes half a second.

@@ -199,7 +199,7 @@ class DeviceSweep:
         """Copy the arrays that all batches use to the device."""
         send, sizes, owner, padded = self._send, parts.sizes, parts.owner(), self._padded
         columns = np.cumsum(padded) - padded
-        shift = (columns - parts.starts[:-1])[owner]  # the column of X is a position plus this shift
+        shift = (columns - parts.starts[:-1])[owner]  # the column of a vertex in ``_x`` is its position plus this shift
         places = (np.arange(self._n) + shift).astype(np.int32)
         self._spans = list(zip(columns.tolist(), padded.tolist(), strict=True))
         self._places = send(places[parts.position])

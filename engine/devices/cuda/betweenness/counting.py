@@ -35,8 +35,8 @@ _JOINING: Final = (256, 1024)
 class Counting:
     """Counts paths on a stream of its own, and keeps all sums on the device until :meth:`finish`.
 
-    It has the methods of :class:`engine.devices.cuda.reducing.Reducing`, so a matrix sends rows to either in the same
-    way.
+    It has the methods ``send``, ``finish`` and ``release`` of :class:`engine.devices.cuda.reducing.Reducing`, so a
+    matrix sends rows to either in the same way.
 
     Args:
         found: the kernels of the device.

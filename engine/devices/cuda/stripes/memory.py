@@ -85,7 +85,7 @@ class StripeMemory:
         self.have, self.left, self.panels = {}, {}, []
         self._slots: list[Slot] = []
         self._resident: dict[int, Any] = {}
-        self._spare_stripes: list[Any] = []  # free buffers for stripes to hold; only in passes
+        self._spare_stripes: list[Any] = []  # free buffers for held stripes; only in passes
         self._queue: list[Slot] = []  # slots without a buffer, for products by held stripes; only in passes
         self._writes: deque[tuple[int, int]] = deque()
         self._writing: deque[tuple[Any, int, int, Array]] = deque()

@@ -38,7 +38,7 @@ class CudaPanels(StripeMemory):
     def _clear(self) -> None:
         super()._clear()
         self._count = -1  # number of the panel begun last, counted in the order in which panels are begun
-        self._ended: dict[int, Any] = {}  # by number as in ``_count``: the event after which a panel is closed
+        self._ended: dict[int, Any] = {}  # by number as in ``_count``: the event after all products of a panel
         self._stored: dict[int, Any] = {}  # by the same number: the event after which a panel is on the host
         self._reading: deque[tuple[Any, int, Array]] = deque()
         self._lowering: deque[tuple[Any, int]] = deque()
@@ -67,7 +67,7 @@ class CudaPanels(StripeMemory):
             self._store_some(wait=True)
         # the old panel also relaxes the panel after it, so wait until that panel has ended, too
         self._after(self._load, self._stored.pop(old, None), self._ended.get(old + 1))
-        self._ended.pop(old, None)  # the old panel is stored; later panels may not be stored yet
+        self._ended.pop(old, None)  # all copies of the old panel are queued, so nothing needs its event
         job, panel, start = self._job, self._rows_of(k), self._job.pivot(k)[0]
         for stripe in job.members(k):
             top, bottom = job.rows(stripe)

@@ -1,10 +1,11 @@
 """Computes the indices and the bytes of memory that a GPU needs to answer from the tables of a prepared graph.
 
 The *line* of a vertex is its row in the table of its part (see ``engine.algorithms.prepared.lines``).  The last entries
-of the lines of two vertices concern the same parts: those that lie above both vertices.  The number of these entries is
-the least width among the parents of the parts that are numbered between the parts of the two vertices, because parts
-are numbered children first.  A table of such minima over runs of 1, 2, 4, ... parts (a sparse table; Bender and
-Farach-Colton, "The LCA problem revisited", 2000) gives this number with two reads, however deep the tree is.
+of the lines of two vertices concern the same parts: those that lie above both vertices.  Parts are numbered children
+first.  So the number of these entries is the least width among the parents of all parts numbered from the lower of the
+two vertices' parts to the part before the higher one.  A table of such minima over runs of 1, 2, 4, ... parts (a sparse
+table; Bender and Farach-Colton, "The LCA problem revisited", 2000) gives this number with two reads, however deep the
+tree is.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ class PreparedArcs:
         rank: int32, shape (n,): the new number of each vertex.
         bits: number of bits that hold the vertex in a packed key; 0 for wide keys.
         largest: the largest weight.
-        tally: for each type of tentative distances, how many searches of blocks of sources in lanes were finished, and
-            how many were given up.
+        tally: for each type of tentative distances, how many blocks of lanes were searched to the end, and how many
+            were given up.
         lane_weights: for each type of tentative distances, the weights of the arcs into each vertex; filled on first
             use.
         decimal: float weights as whole multiples of a decimal unit, and that unit; None if there is no such unit.

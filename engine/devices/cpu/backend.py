@@ -1,7 +1,7 @@
 """The CPU backend: vector kernels compiled by numba, run by a team of threads.
 
-Algorithms decide which block is relaxed next and call only these operations.  What they promise is tested in
-``tests/contracts/backend.py``, to which the tests hold the kernels of a GPU, too.
+Algorithms decide which block is relaxed next and call only these operations.  ``tests/contracts/backend.py`` says what
+each operation promises; the tests check these promises for this backend and for the kernels of a GPU.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-unty
     """Follow the arcs into every vertex that some source has not seen; return the number of arcs out of the vertices
     reached, plus the number of these vertices.
 
-    ``rows``: seen, visit, fresh, planes, as in :func:`bit_space`. ``fresh`` is all 0 before and holds the sources that
-    reached each vertex afterwards.
+    ``rows``: seen, visit, fresh, planes, as in :func:`bit_space`.  ``fresh`` is all 0 before; afterwards it holds, for
+    each vertex, the sources that reached this vertex in ``step``.
     """
     seen, visit, fresh, planes = rows
     n = len(seen)

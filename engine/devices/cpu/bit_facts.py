@@ -119,11 +119,11 @@ def count_levels(squares, start, used, steps, kept, levels, terms):  # type: ign
 
 @njit(nogil=True, cache=True)
 def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
-    """Replace the farthest columns, which are indices of ``columns``, by the numbers of these columns.
+    """Replace the farthest column of each source, an index of ``columns``, by the column at this index.
 
     Args:
         facts: the facts of a block, as in :func:`begin_facts`, changed in place.
-        columns: int32: the numbers of these columns.
+        columns: int32: the columns that were read, ascending.
     """
     for w in range(WORDS):
         for j in range(64):

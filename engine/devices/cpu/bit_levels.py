@@ -32,8 +32,8 @@ from engine.graph.kernels import njit
 from engine.model.backend import LevelReduction
 from engine.model.rows import Array, ReducedLevels
 
-#: Adding weights by level is slower than looking up the share of each distance if it adds more than this number of rows
-#: of bits for each vertex and limit (decision 259).
+#: Weights are summed in one of two ways: step by step, or by looking up the share of each distance.  The first way is
+#: slower if it adds more than this number of rows of bits for each vertex and limit (decision 259).
 DEAR: Final = 8
 #: The largest weight that is added in 16 bits, in which the sum over four blocks of four vertices then fits.
 NARROW: Final = 4095
@@ -301,9 +301,9 @@ def _take_nearest(reducing, near, rows, step, lacking):  # type: ignore[no-untyp
 def _steps(arcs, space, near, pairs, limits, reducing, dear):  # type: ignore[no-untyped-def]
     """Step as ``bfs_bits`` does, and after each step add weights and note the nearest vertices.
 
-    If ``dear``, no weights are added.  Return also the number of rows of bits whose weights were added, and ``dear``:
-    it becomes true, and adding stops, if half of the rows that ``DEAR`` allows were added before half of the pairs were
-    reached.
+    If ``dear``, which means that looking up shares is faster, no weights are added.  Return also the number of rows of
+    bits whose weights were added, and ``dear``: it becomes true, and adding stops, if half of the rows that ``DEAR``
+    allows were added before half of the pairs were reached.
     """
     seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
     counts[:] = 0

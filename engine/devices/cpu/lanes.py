@@ -123,8 +123,8 @@ def _sweep(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
     """Relax until no label falls any more; return False if that would take more than ``budget`` relaxations.
 
     ``arcs`` (in both directions) and ``space`` (work space) are as in :func:`search_lanes`.  ``dirty`` (uint8, its
-    length a multiple of 8) marks the ``waiting`` vertices to relax; it is all 0 afterwards.  ``touched``, an array of
-    the same form, marks the vertices of which some label fell.
+    length a multiple of 8) marks the vertices to relax, ``waiting`` in number; it is all 0 afterwards.  ``touched``, an
+    array of the same form, marks the vertices of which some label fell.
     """
     indptr, heads, into, tails, weights = arcs
     labels, dirty, touched = space
@@ -287,17 +287,17 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
             vertex, ``weights`` in the type of the labels.
         space: labels, shape (n, lanes), all ``far``; dirty and touched, uint8, one byte per vertex, their length a
             multiple of 8, all 0.  They are in the same state afterwards.
-        ends: far, *no path* in the type of the labels; sentinel and beyond in the type of ``out``: *unreachable*, and
-            the distance from which on entries become *unreachable*, which is only read where there are potentials;
-            unit: a length is its label times this unit; None if labels are the lengths themselves.
+        ends: four values.  far: *no path* in the type of the labels.  sentinel: *unreachable* in the type of ``out``.
+            beyond: in the type of ``out``, the distance from which on entries become *unreachable*; only read where
+            there are potentials.  unit: a length is its label times this unit; None if labels are the lengths.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices; shift, onto: potentials of all vertices and of the columns' vertices, empty for none.
         sources_rows: sources, int64, vertex indices; rows, int64, at most as many as there are lanes: indices of
             ``sources`` and rows of ``out``.
         out: shape (len(sources), columns).
-        bounds: two integers: the number of relaxations after which the block is given up, and the largest weight or 0.
-            If it is not 0, the block also counts as given up if a label may have been capped at ``far``; no label was
-            capped if the largest label plus the largest weight is below ``far``.
+        bounds: two integers: the number of relaxations after which the block is given up, and the largest weight.  If
+            a label may have been capped at ``far``, the block also counts as given up; no label was capped if the
+            largest label plus the largest weight is below ``far``.  0 in place of the largest weight: do not check.
 
     Returns:
         Whether the block is finished; if not, its rows of ``out`` must be searched in another way.  Also the columns,

@@ -3,8 +3,8 @@
 
 Blocking follows Goto and van de Geijn (2008): a strip of packed B stays in the first-level cache while the strips of
 packed A are read from the second.  An *item* is a block of C that one thread relaxes.  The thread packs the blocks of A
-and B for it, so items need no barrier between them: a thread that loses its processor delays the other threads by one
-item at most.  Every entry of C is written by one thread, in one order, so results do not depend on the number of
+and B for its item, so items need no barrier between them: a thread that loses its processor delays the other threads by
+one item at most.  Every entry of C is written by one thread, in one order, so results do not depend on the number of
 threads.
 
 A kernel takes a matrix as a flat array, the index of its first entry, and the number of entries from one row to the

@@ -83,7 +83,7 @@ class BitBlocks:
 
     @cached_property
     def _reducing(self) -> LevelSpace:
-        """The weights by the new numbers of the vertices; all blocks share them."""
+        """A :class:`LevelSpace` whose weights, by the new numbers of the vertices, all blocks share."""
         assert self.levels is not None
         near = self.batch.goal.near
         return LevelSpace.of(self.levels, near, -(-len(near) // 8) * 8)

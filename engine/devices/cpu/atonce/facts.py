@@ -104,7 +104,7 @@ def widen_bins(bins, worker, largest, whole):  # type: ignore[no-untyped-def]
     width, _, counts = bins
     if width[worker] == 0:
         width[worker] = 1.0 if whole else NARROWEST
-        if largest / BINS > width[worker]:  # begin at half the width: rounding of the logarithm may double it
+        if largest / BINS > width[worker]:  # one power of two less, as the logarithm may be rounded up
             width[worker] = max(width[worker], 2.0 ** (math.floor(math.log2(largest / BINS)) - 1))
     while largest >= width[worker] * BINS:
         own = counts[worker]

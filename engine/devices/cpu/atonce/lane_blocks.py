@@ -115,7 +115,7 @@ class LaneBlocks:
         return self.batch.cut(rows, self._wider) if self.heaviest else [*self.batch.single(rows, self.threads)]
 
     def _facts_of(self, rows: Indices, columns: npt.NDArray[np.int32]) -> FoundFacts:
-        """Return the facts of finished rows whose distances all lie in a few columns; columns are vertices here."""
+        """Return the facts of finished rows whose distances all lie in a few columns; column k is vertex k here."""
         out = self.batch.out
         own = np.searchsorted(columns, self.batch.sources[rows])
         reached, sums, largest, farthest = row_facts(out, own, rows, columns)

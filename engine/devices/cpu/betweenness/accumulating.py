@@ -160,10 +160,10 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
 
     Args:
         arcs: ``indptr``, ``heads``.
-        task: six arrays.  The sources, int64, shape (sources,).  For each source a vertex at which none of its flow
-            ends, -1 for none.  Where the targets of each source begin in the next two arrays, int64, empty if all
-            sources send the flow ``kept``, else of shape (sources + 1,).  The targets, int32.  Their flows, float64,
-            not 0.  The factor by which all flow of each source is multiplied, float64, shape (sources,).
+        task: six arrays: [0] the sources, int64, shape (sources,); [1] for each source a vertex at which none of its
+            flow ends, -1 for none; [2] where the targets of each source begin in the next two arrays, int64, shape
+            (sources + 1,), but empty if all sources send the flow ``kept``; [3] the targets, int32; [4] their flows,
+            float64, not 0; [5] the factor by which all flow of each source is multiplied, float64, shape (sources,).
         rows: int64: the indices of these sources in ``task``.
         kept: float64, shape (n,): the flow from every source that ends at each vertex; 0 where targets are listed.
         space: arrays of this thread: ``dist``, ``sigma``, ``coeff``, ``order``, and ``wanted``, which equals ``kept``

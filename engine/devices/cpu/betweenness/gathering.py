@@ -32,9 +32,9 @@ def gather_near(out, into, sources, together, looks):  # type: ignore[no-untyped
         into: the same for arcs into each vertex, and their tails.
         sources: int64, different vertices.
         together: the size of a group.
-        looks: int64, ascending: a search gives up after it has visited this number of vertices.  Sources whose search
-            gave up search again with the next limit.  Sources that have no group in the end come last, in their given
-            order.
+        looks: int64, ascending: a search gives up after it has visited this number of vertices.  If a search gave up,
+            another search from its source has the next limit.  Sources that have no group in the end come last, in
+            their given order.
 
     Returns:
         The positions in ``sources`` in the new order, int64.

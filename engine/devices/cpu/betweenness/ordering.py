@@ -111,8 +111,8 @@ def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: i
         members: the vertices, in the order in which the search has left them; they are reordered.
         tight: the tight arcs into each vertex, the first entry of ``known`` in :func:`order_vertices`.
         columns: the distances, shape (n, LANES).
-        rest: masks, shape (n,): the lanes in which each vertex has yet to be taken; 0 for vertices outside the
-            component from which tight arcs lead into it.
+        rest: masks, shape (n,): the lanes in which each vertex has yet to be taken; 0 for all vertices of other
+            components from which tight arcs lead into this one.
         taken: the order, to which entries are appended, as in :func:`order_vertices`.
         count: the number of entries in ``taken`` before the call.
         passes: the largest number of times that the vertices are visited forwards and backwards; those that remain are
@@ -262,9 +262,8 @@ def order_vertices(known, walk, space, order, taken, limits):  # type: ignore[no
             to that of the paths, the less is searched.
         taken: two arrays of shape (LANES * n + 1,).  The first, int32, receives the vertices in the new order; the
             second receives for each entry the mask of the lanes in which the vertex is taken at this place.
-        limits: two numbers: the largest number of times that the vertices of a cycle are visited forwards and backwards
-            before the remaining ones are sorted by distance; and the least number of vertices on cycles through each
-            other that are taken one distance after the other instead, which needs arcs of the length 1.
+        limits: two numbers: ``passes`` of :func:`_take_apart`; and the size from which on a component is first taken
+            one distance after the other (:func:`_by_level`), which needs arcs of the length 1.
 
     Returns:
         The number of entries in ``taken``.

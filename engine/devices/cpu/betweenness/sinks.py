@@ -28,14 +28,16 @@ from engine.graph.kernels import njit
 def add_sinks(sinks, known, hidden, lines, given, out):  # type: ignore[no-untyped-def]
     """Add the flow to the sinks, before the flow to all other vertices is summed in reverse order of the paths.
 
-    Sinks have the largest numbers, and the rows of distances have no entries for them.  All paths to a sink with one
-    arc in pass through the tail of that arc, which stands for the sink: what is sent there is known without distances.
+    Sinks have the largest numbers, and the rows of distances have no entries for them.  All paths to a sink with a
+    single incoming arc pass through the tail of that arc.  Such a sink need not be visited: its flow is added at the
+    tail, and its distance is not needed.
 
     Args:
-        sinks: where the arcs into each sink begin, int64; their tails, int32, which are no sinks; their weights, int32;
-            their indices among the arcs out, int64; the numbers of the sinks to visit, int64, counted from the first
-            sink; the vertices from which an arc leads to a sink that is not visited, int32, and the sum of ``given``
-            over these sinks of each, float64; and work space for the masks of all arcs into one sink.
+        sinks: eight arrays: where the arcs into each sink begin, int64; their tails, int32, which are no sinks; their
+            weights, int32; their indices among the arcs out, int64; the numbers of the sinks to visit, int64, counted
+            from the first sink; the tails of the arcs into the other sinks, int32, each once; for each of these tails
+            the sum of ``given`` over its sinks that are not visited, float64; and work space for the masks of all arcs
+            into one sink.
         known: the lengths of the vertices that are no sinks, shape (others, LANES), and the length that stands for
             *unreachable*, int32.
         hidden: uint32, shape (n,): bit LANES + k is set if the source in lane k sends nothing to the vertex.

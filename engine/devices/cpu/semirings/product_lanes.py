@@ -82,8 +82,8 @@ def _pull_products(typingctx, first, last, tails, weights, labels, v):  # type: 
 def _sweep_products(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
     """Sweep until no product grows any more; return False if that would take more than ``budget`` multiplications.
 
-    ``arcs`` and ``space`` are as in :func:`search_product_lanes`; ``dirty`` marks ``waiting`` vertices, and none
-    afterwards.
+    ``arcs`` and ``space`` are as in :func:`search_product_lanes`; ``dirty`` marks the vertices to visit, ``waiting`` in
+    number, and no vertex afterwards.
     """
     indptr, heads, into, tails, weights = arcs
     labels, dirty, touched = space

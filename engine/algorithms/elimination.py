@@ -73,7 +73,7 @@ def _transpose(out, block, rows, columns):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, inline="always")
 def _carry(block, spans, spare, form, buffers):  # type: ignore[no-untyped-def]
-    """Relax all of a block but its closed half by the paths through this half.
+    """Relax the rest of a block by the paths through its closed half.
 
     ``spans`` holds first row and size of the closed half, then first row and size of the other half.
     """

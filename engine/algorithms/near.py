@@ -189,9 +189,9 @@ class NearSearches:
 
     @property
     def expected(self) -> int:
-        """The number of entries in memory once all pieces are finished that threads search now.
+        """The number of entries in memory once the pieces that threads are searching now are finished: a prediction.
 
-        Each piece counts with as many entries as the largest piece so far.
+        It takes each of these pieces to have as many entries as the largest piece so far.
         """
         return self.held + self._searching * self._largest
 

@@ -24,7 +24,7 @@ from storage.graph.graph import Graph
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Trees are folded only if they have at least this share of the vertices, because the core is a further graph to make.
+#: Trees are folded only if they have at least this share of the vertices, because folding takes time to make the core.
 LEAST_SHARE: Final = 0.05
 #: Trees are folded only if searches from all vertices would visit at least this number of vertices and arcs together:
 #: fewer are visited in milliseconds.

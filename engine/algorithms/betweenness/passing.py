@@ -54,7 +54,8 @@ class PassingTask:
 
     Attributes:
         sources: int64, shape (sources,).
-        own: int64, shape (sources,): the vertex at which no flow of each source ends (the source itself); -1 for none.
+        own: int64, shape (sources,): for each source the vertex at which none of its flow ends (the source itself); -1
+            for none.
         kept: float64, shape (n,): what each vertex keeps of every source; all 0 where targets are listed.
         first: int64, shape (sources + 1,): where the listed targets of each source begin; empty without a list.
         targets: int32: the listed targets.
@@ -190,7 +191,8 @@ class PassingSearches:
     def samples(self, most: int) -> tuple[list[Indices], int]:
         """Return the batches of sources for a trial, and the number of sources to which its time is scaled up.
 
-        If searches are simultaneous, those of the trial are, too; then sources without outgoing arcs take no time.
+        If searches are simultaneous, those of the trial are, too, and the time is scaled up to the sources with
+        outgoing arcs, because the others take no time.
 
         Args:
             most: the largest number of sources that are tried one after the other.

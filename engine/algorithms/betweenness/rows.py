@@ -49,8 +49,8 @@ class RowPasses:
     #: The arcs that are tight for any of sixteen sources can form cycles.  The vertices of a cycle are visited at most
     #: this number of times, forwards and backwards, to find their order; vertices that remain are sorted by distance.
     PASSES: ClassVar[int] = 16
-    #: With hops, this number of vertices on cycles through each other, or more, are taken by distance: on
-    #: p2p-Gnutella08, with 1,425 of them in each group of sources, this saves 8 % of the time (decision 255).
+    #: If all arcs have the length 1, vertices on cycles through each other are taken by distance if there are at least
+    #: this many: on p2p-Gnutella08, with 1,425 in each group of sources, this saves 8 % of the time (decision 255).
     MANY: ClassVar[int] = 64
 
     def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices, Floats], kept: Floats) -> None:
@@ -115,14 +115,16 @@ class RowPasses:
         """Return the sinks as :func:`engine.devices.cpu.betweenness.sinks.add_sinks` takes them.
 
         Args:
-            each: visit every sink: the flow over arcs or that ends at each vertex is wanted, or some source sends
-                nothing to a sink.  Otherwise the tail of its arc stands for a sink with one arc in.
+            each: whether to visit every sink, because the flow over arcs or the flow that ends at each vertex is
+                wanted, or because some source sends nothing to a sink.  Otherwise sinks with a single incoming arc are
+                not visited: the tail of that arc stands for the sink.
         """
         indptr, tails, *_ = self._sinks
         counts = np.diff(indptr)
         single = np.flatnonzero((counts == 1) & (not each))
         before, place = np.unique(tails[indptr[single]], return_inverse=True)
-        sent = np.bincount(place, self._kept[self._inner + single], len(before)).astype(np.float64)  # of none: int64
+        # ``astype``, because ``bincount`` returns int64 if there is no such sink
+        sent = np.bincount(place, self._kept[self._inner + single], len(before)).astype(np.float64)
         visited = np.flatnonzero((counts != 1) | each)
         return *self._sinks, visited, before, sent, np.empty(int(counts.max(initial=0)), Mask)
 

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 #: Nanoseconds, measured on one machine (AMD EPYC, Zen 5) on road networks.  _PACKED: for each entry of a line that is
-#: packed for a product.  _MULTIPLIED: for each pair in a product, a constant and a factor of the mean length of a line.
+#: packed for a product.  _MULTIPLIED: for each pair in a product, a constant, and a number for each entry of a line.
 #: _MERGED: the same two numbers for a pair whose lines are merged.
 _PACKED: Final = 3.0
 _MULTIPLIED: Final = (2.0, 0.012)

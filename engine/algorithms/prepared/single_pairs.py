@@ -17,8 +17,8 @@ from engine.model.dtypes import work_type
 from storage.prepared.line_files import LineFiles
 from storage.prepared.reader import PreparedStore
 
-#: Limits of a pair that :meth:`SinglePairs.peek` finds, so that it takes about 0.1 ms.  _LINE_BYTES: the bytes of the
-#: columns that both lines have.  _STEPS: the steps from both parts up the tree to the first part above both.
+#: Limits of a pair that :meth:`SinglePairs.peek` finds, so that a call takes about 0.1 ms.  _LINE_BYTES: the bytes of
+#: the columns that both lines have.  _STEPS: the steps from both parts up the tree to the first part above both.
 _LINE_BYTES: Final = 1 << 17
 _STEPS: Final = 1 << 9
 

@@ -81,7 +81,8 @@ def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWrite
 
 
 def run(context: SolveContext) -> None:
-    """Compute the rows of a solve and write them to its sink; no statistics of the values are gathered.
+    """Compute the rows of a solve and write them to its sink; facts of the values are gathered only if the sink is a
+    :class:`ValueFacts`.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.

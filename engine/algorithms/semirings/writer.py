@@ -21,8 +21,8 @@ class RowWriter:
     at_once = 1
 
     def together(self, sources: Indices) -> Indices:
-        """Return an order of ``sources``, shape (k,): indices into them, such that sources are adjacent whose rows are
-        best found at the same time.
+        """Return indices into ``sources``, shape (k,), in an order in which sources whose rows are best found at the
+        same time are adjacent.
         """
         return np.arange(len(sources))
 

@@ -289,8 +289,8 @@ def check_declared(given: Mapping[str, object], kinds: Mapping[str, Any]) -> Non
 
     Args:
         given: the options by name.
-        kinds: the declared type of each option, which may allow None: text, path, flag, or names out of a ``Literal``.
-            Values of other types are not checked here.
+        kinds: the declared type of each option: a text, a path, a flag, or names out of a ``Literal``; a type may also
+            allow None.  Options of other types are not checked here.
 
     Raises:
         InvalidRequest: the value of an option is not of its declared type.

@@ -141,16 +141,16 @@ def flag_of(name: str, option: Option) -> str:
 
 
 def spelled(name: str, value: object = True) -> str:
-    """Return the flag of an option of reading, such as ``--from``; of two flags, as those of the direction, the one
-    for ``value``.
+    """Return the command line's flag of a reading option, such as ``--from``.  For an option with two flags, such as
+    ``--directed`` and ``--undirected``, return the flag that sets ``value``.
     """
     yes, _, no = flag_of(name, declared(FileReadingOptions)[name][1]).partition("/")
     return no if no and value is False else yes
 
 
 def lists_options(function: F) -> F:
-    """Decorator: replace ``**options: Unpack[...]`` in a function's visible signature by the options, for help and
-    tools, and refuse keywords of other names.
+    """Decorator: list every option in the function's signature in place of ``**options: Unpack[...]``, so that help and
+    editors show the options; a call with any other keyword raises TypeError.
     """
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(function).parameters.values():

@@ -201,11 +201,11 @@ class ThreadPool:
         self._ending = True
         if self._process != os.getpid():  # the threads belong to the parent, and the locks are never released here
             return
-        if sys.is_finalizing():  # the interpreter ends a generator with a pool after all other threads are gone
+        if sys.is_finalizing():  # Python closes generators at its end, when it has already ended the pool's threads
             return
         if self._begun and not self._over:
             self._orders.put(False)
-            self._calls.put(None)  # for the thread that starts others, if it makes the calls itself
+            self._calls.put(None)  # ends the thread that starts others, if it makes the calls itself
             with contextlib.suppress(Dropped):  # if that thread cannot be started either, no thread is waited for
                 self._start()
             if self._sure and not self._over:

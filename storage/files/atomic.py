@@ -242,8 +242,8 @@ class Staging:
 
         Args:
             target: the path that the folder will have.
-            what: the command that writes the target, for :class:`storage.files.writing.Writing`, which excludes other
-                writers; None if several processes may write it, of which the first to finish counts.
+            what: the command that writes the target; other writers are then excluded (``storage.files.writing``).  None
+                if several processes may work for the same target; the first of them that publishes succeeds.
 
         Raises:
             Conflict: another process writes the target.

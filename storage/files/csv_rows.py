@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: Endings of text files, in which messages name a row by its line.
 TEXTS: Final = (".csv", ".tsv")
-#: What polars puts behind the name of the second column of a name, before a number.
+#: If two columns have the same name, polars appends this text and a number to the name of the second one.
 _RENAMED: Final = "_duplicated_"
 
 
@@ -37,11 +37,11 @@ def read_rows(path: Path, separator: str = ",") -> pl.DataFrame:
 
 
 def repeated_name(path: Path, columns: Sequence[str]) -> str | None:
-    """Return a name that two columns of a CSV file have, though it is not empty; None if there is none.
+    """Return a name, not empty, that two columns of a CSV file share; None if there is no such name.
 
     Args:
         path: the file, whose first line has the names.
-        columns: the names of its columns in polars, which gives the second column of a name another one.
+        columns: the names of its columns as polars returns them; polars renames the second of two equal names.
     """
     if not any(_RENAMED in name for name in columns):
         return None
@@ -51,7 +51,8 @@ def repeated_name(path: Path, columns: Sequence[str]) -> str | None:
 
 
 def place_of(path: Path, row: int, separator: str = ",") -> str:
-    """Return where a row is, for messages: ``line 7`` in a text file, which is read once more for that, else ``row 6``.
+    """Return where a row is, for messages: ``line 7`` in a text file, which is read again to count its lines; in other
+    files ``row 6``.
 
     Args:
         path: the file.

@@ -1,5 +1,5 @@
-"""Reads and writes files without the page cache (O_DIRECT), which takes half the processor time and leaves no cached
-pages.
+"""Reads and writes files without the page cache (O_DIRECT), which takes half the processor time and leaves at most one
+cached page of a file.
 
 The kernel requires aligned memory and offsets, so each thread has an aligned *buffer*, in large pages where the system
 has them: a tile is assembled, checked and unpacked there, while it is in the processor's cache.  Where the file system

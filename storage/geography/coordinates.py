@@ -116,7 +116,7 @@ def check_numbers(x: Floats, y: Floats, geographic: bool, where: Callable[[int],
     Args:
         x, y: the coordinates, shape (k,).
         geographic: whether the coordinates are degrees.
-        where: returns the place in the file of a row, whose number counts from 0; for errors.
+        where: returns the place of a row in the file, for errors; rows are numbered from 0.
         field: the argument that holds the coordinates, for errors.
 
     Raises:

@@ -108,7 +108,7 @@ def _described(form: LayerForm) -> dict[str, str]:
 
 
 def _free_names(columns: list[str]) -> dict[str, str]:
-    """Return layer options that give the columns of key and geometry names that no other column has."""
+    """Return layer options that name the key column and the geometry column; no other column has these names."""
     taken: dict[str, str] = {}
     for name in columns:
         if name.lower() in taken:

@@ -32,8 +32,8 @@ class SnappedPoints:
 
     Attributes:
         path: the file of the points; for the points of a request, a name for messages.
-        ids: distinct ids of the points, shape (k,).  Points without ids have their names as ids, or without names their
-            row numbers from 1.
+        ids: distinct ids of the points, shape (k,).  Points without ids have their names as ids if each has a name of
+            its own, else their row numbers from 1.
         names: names of the points, shape (k,), empty for points without a name; None without a column of names.
         x, y: coordinates of the points, float64, shape (k,).
         vertices: the index of the vertex nearest to each point, shape (k,).
@@ -261,7 +261,7 @@ class VertexFinder:
 
     @cached_property
     def _first(self) -> Indices:
-        """For each vertex with coordinates the first vertex at the same place; positions in ``_known``."""
+        """For each vertex with coordinates, the first vertex at the same place; both are positions in ``_known``."""
         x, y = self._places
         order = np.lexsort((y, x))  # stable: of equal places the first stays first
         begins = np.ones(len(order), np.bool_)
@@ -276,8 +276,8 @@ class VertexFinder:
     def nearest(self, x: Floats, y: Floats, count: int = 1) -> tuple[Indices, Floats]:
         """Return the vertices nearest to each point and their distances, in the units of :func:`nearest_vertices`.
 
-        Of vertices at one place the first is taken; if several vertices are asked for, vertices at equal distances
-        stand in their order.
+        Of several vertices at one place, the first is taken.  If ``count`` is above 1, vertices at equal distances are
+        returned in the order of their indices.
 
         Args:
             x, y: the points, shape (k,).

@@ -73,7 +73,8 @@ def _where(path: Path, row: int) -> str:
 
 
 def has_points(path: Path) -> bool:
-    """Return whether a file is a table with columns of coordinates; False for a file that cannot be read.
+    """Return whether a file is a table of points, by its columns or, for GeoJSON and GeoPackage, by its ending alone;
+    False for a file that cannot be read.
 
     Raises:
         InvalidRequest: two columns have names of the same coordinate, or the metadata of GeoParquet are not understood.
@@ -318,7 +319,9 @@ def _as_text(name: str, value: object) -> object:
 
 
 def _numbers(path: Path, column: pl.Series) -> Floats:
-    """Return a column of coordinates as floats, with NaN for empty entries; raise InvalidRequest for other texts."""
+    """Return a column of coordinates as floats, with NaN for empty entries; raise InvalidRequest if others are no
+    finite numbers.
+    """
     import polars as pl
 
     if column.dtype == pl.String():

@@ -1,1 +1,1 @@
-"""The validated graph, its readers' rules for cleaning, its files, and the store of uploaded graphs."""
+"""The validated graph: the rules by which all readers clean it, its files, tables for its vertices, uploaded graphs."""

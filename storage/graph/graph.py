@@ -193,7 +193,7 @@ def build_graph(
 def build_from(
     arcs: ArcList, *, labels: AnyArray | None, directed: bool, mirrored: bool = False, base: int = 0
 ) -> tuple[Graph, Counts]:
-    """Build a graph like ``build_graph``, but empty ``arcs``, so that memory holds only ``arcs`` and the result.
+    """Build a graph like ``build_graph``, but take the columns out of ``arcs``, so that memory holds no copy of them.
 
     Args:
         arcs: the columns, shape (entries,) each; empty afterwards.

@@ -14,8 +14,8 @@ from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray
 from storage.options import Option
 
-#: To suggest a known name in place of an unknown name, the unknown name is compared with at most this number of known
-#: names that begin with its first letter, and with at most this number that begin with this letter in the other case.
+#: To suggest a known name in place of an unknown one, at most this number of known names with the same first letter are
+#: compared with it, and at most this number with that letter in the other case.
 _COMPARED = 2_000
 
 

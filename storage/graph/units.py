@@ -51,7 +51,7 @@ def measured(unit: str | None, column: str | None, *, weighted: bool = True) -> 
 
 
 def measured_by(facts: Mapping[str, Any]) -> str:
-    """Return what the values of a store measure, as :func:`measured` says it; empty for values that measure nothing.
+    """Return what the values of a store measure, as :func:`measured` says it; empty for values without a unit.
 
     In stores of earlier versions, widths and heights in graphs without weights also have the unit ``hops``, although
     these values do not count arcs.

@@ -67,7 +67,7 @@ class Claims:
             found = connection.execute(query.with_for_update(skip_locked=True)).scalar_one_or_none()
             if found is None:
                 return None
-            now = time.time()  # not before: the job may have been created while this transaction waited for its lock
+            now = time.time()  # read this late: the job may have been created while this transaction waited for a lock
             change = changed(
                 state=RUNNING, phase="loading", runner=runner, heartbeat=now, started=now, beat=jobs.c.beat + 1,
                 attempt=jobs.c.attempt + 1, fence=jobs.c.fence + 1, progress=asdict(Progress()),

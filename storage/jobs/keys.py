@@ -135,8 +135,8 @@ class KeyStore:
     def disown_graph(self, owner: str, graph_id: str) -> bool:
         """Delete the record that ``owner`` uploaded a graph.  Return True if the graph has no owner any more.
 
-        Raises Conflict, and changes nothing, if open jobs need a graph that would have no owner any more; such jobs are
-        those of administrators.
+        Raises Conflict, and changes nothing, if the graph would have no owner any more although open jobs need it.
+        Administrators may have such jobs: they can solve graphs that other callers uploaded.
         """
         mine = (graph_owners.c.owner == owner, graph_owners.c.graph == graph_id)
         with self._database.transaction("durable") as connection:
@@ -181,7 +181,7 @@ def _owned(owner: str) -> Select[Any]:
 
 
 def _as_uploaded(row: Row[Any]) -> GraphRecord:
-    """Return the record of a graph, with the name, time, facts and receipt of its owner's upload, not of its first."""
+    """Return the record of a graph, with name, time, facts and receipt of the owner's upload, not of the first one."""
     values = dict(row._mapping)
     own = {name: values.pop(f"own_{name}") for name in _OWN}
     if own["receipt"] is None:  # an old version of the program stored the receipt of the first upload only

@@ -38,8 +38,8 @@ from storage.matrix.working_dir import WorkingDir
 
 #: The form of the names of a store's files.  The names come from the server, and must not lead outside of the folder.
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?|table\.parquet", re.ASCII)
-#: The form of the names of the files of a quantity.  The groups of the pattern are the name of the quantity, which may
-#: have characters that ``_NAME`` does not allow.
+#: The form of the names of the files of a quantity.  The group that matches is the name of the quantity, which may have
+#: characters that ``_NAME`` does not allow.
 _OF_QUANTITY: Final = re.compile(
     rf"(?:(?:{ALSO}|graph/quantities)/([^/]+)|manifest/{ALSO}\.([^/]+)\.(?:crc32c|bytes))"
     r"(?:/zarr\.json|/c(?:/[0-9]+)+)",

@@ -49,7 +49,7 @@ _PREPARED_VERSION: Final = 4
 #: The array that a prepared graph in the compact form has instead of tables, and the version of its store.
 CLOSED_PARTS: Final = "tables/closed"
 _COMPACT_VERSION: Final = 8
-#: The file that a result in rows, such as a table of measures, has (``storage.tables``), and the version of its store.
+#: The file with the rows of a table of a job, such as measures (``storage.tables``), and the version of its store.
 TABLE: Final = "table.parquet"
 _TABLE_VERSION: Final = 5
 ROOT_DOCUMENT: Final = "zarr.json"

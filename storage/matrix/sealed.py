@@ -90,7 +90,7 @@ class SealedFolder:
                 self._checked(name)
 
     def open_file(self, key: str) -> int:
-        """Open a file of the store for reading and return its descriptor: metadata, labels, arcs, manifest, tiles.
+        """Open a file of the store (metadata, labels, arcs, manifest or tiles) for reading, and return its descriptor.
 
         Raises:
             NotFound: no file of that name belongs to the store.

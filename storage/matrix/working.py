@@ -58,7 +58,7 @@ def open_working(
         graph: the graph solved; labels and arcs are stored with the matrix.
         spec: what the store holds; a checkpoint is resumed only if graph and spec are the same as before.
         overwrite: whether a store at ``path`` is replaced once this one is sealed, and whether the solve begins anew if
-            a checkpoint cannot be resumed.
+            there is a checkpoint from which it does not resume.
         resume: whether to continue from the checkpoint, if there is one.
         address: an address in an object store for the store; ``path`` then holds only the working copy.
         claim: number of the claim on the address.  The highest claim counts; a solve changes nothing that belongs to a

@@ -64,7 +64,7 @@ def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite
 
 
 def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:
-    """Create a writer, over a folder in which everything except tiles and seal is already written.
+    """Make the folder of a store, write everything except tiles and seal into it, and return a writer for the rest.
 
     Args:
         frame: the store, as from ``frame_of``.

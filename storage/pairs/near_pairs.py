@@ -23,7 +23,7 @@ class NearPairs:
     Attributes:
         indptr: int64, shape (rows + 1,): the entries of row i are ``indptr[i]:indptr[i + 1]``.
         indices: int32, shape (entries,): the vertex index of each target; ascending within a row.  If the nearest
-            targets were asked for, they are in the order of ascending distances, and at equal distances of indices.
+            targets were asked for, each row is sorted by distance instead, and by index where distances are equal.
         lengths: int32, int64 or float64, shape (entries,): the distances, in the unit of the weights.
         sources: int64, shape (rows,): the vertex index of each row.
         labels: shape (n,): the labels of all vertices.

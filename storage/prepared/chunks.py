@@ -237,7 +237,7 @@ class TableMemory:
     @property
     def complete(self) -> bool:
         """Whether all tables are in memory; then nothing is dropped any more."""
-        with self._lock:  # sections are dropped under this lock, and never once all are in memory: True stays True
+        with self._lock:  # only under this lock are sections dropped, and none once all are there: True stays True
             return all(table.complete for table in self._tables)
 
     def using(self, needs: Sequence[Need]) -> AbstractContextManager[None]:

@@ -31,8 +31,8 @@ from storage.threads import ThreadPool
 
 #: Maximum number of entries in a chunk of a table.
 TABLE_CHUNK: Final = 1 << 21
-#: Prefixes of the chunks of tables from which single lines are read.  Checksums of sections are stored only for these
-#: tables.
+#: The beginnings of the names of chunks of those tables from which single lines are read.  Checksums of sections are
+#: stored only for these tables.
 _IN_SECTIONS: Final = ("tables/forward/", "tables/backward/")
 #: Number of threads that write chunks.
 _THREADS: Final = 4

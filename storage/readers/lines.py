@@ -17,7 +17,7 @@ _BETWEEN: Final = re.compile(r"[\s,;|\t\"']+")
 
 
 def text_lines(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text, stripped of blanks, of every line that is not empty.
+    """Yield the number and the text of every line that is not empty, without blanks at its end.
 
     Raises InvalidGraph for text that is not valid UTF-8.
     """

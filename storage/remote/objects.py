@@ -79,7 +79,7 @@ class Objects:
         self._store = _client(self._bucket)
 
     def below(self, *names: str) -> Objects:
-        """Return the objects below a longer address, to which ``names`` are appended."""
+        """Return the objects below a longer address, which is this address with ``names`` appended."""
         return Objects("/".join([self.address, *names]))
 
     def read(self, name: str) -> bytes:

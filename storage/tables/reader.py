@@ -174,8 +174,8 @@ class SealedTable(SealedFolder):
         return found
 
     def _source(self) -> Path | io.BytesIO:
-        """Return the path of the table's file, or, from an object store, its content, which is compared with the seal
-        first.
+        """Return the path of the table's file, or the content of a table in an object store.  The file is compared with
+        the seal before it is used for the first time.
         """
         if isinstance(self._folder, RemoteFolder):
             data = bytes(self._checked(TABLE)) if self._fetched is None else self._fetched

@@ -162,7 +162,7 @@ class UploadedTables:
             raise atomic.failure("keep", folder, error, record.bytes) from error
 
     def _record(self, table_id: str, owner: str | None) -> TableRecord:
-        """Return the record of a table, with the time of the owner's upload, which may not be the first."""
+        """Return the record of a table, with the time at which ``owner`` (not another owner) first uploaded it."""
         try:
             uploaded = self._owned(table_id, owner).stat().st_mtime
         except FileNotFoundError:
@@ -203,7 +203,8 @@ def normal_table(path: Path, most_rows: int, most_columns: int, holds: str = "op
     Args:
         path: the file, CSV with a header or Parquet, recognised by content.
         most_rows, most_columns: the largest numbers of rows, and of columns of numbers.
-        holds: ``opportunities``, or ``demands``, of which the first two columns name vertices and no number is below 0.
+        holds: ``opportunities``, or ``demands`` for a table whose first two columns name vertices, without numbers
+            below 0.
 
     Returns:
         The Parquet file, whose first column has texts; for demands, the second column has texts, too.

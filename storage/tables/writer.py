@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.pairs.near_pairs import NearPairs
     from storage.remote.generation import Generation
 
-#: Number of rows in a row group of the table: a page is read from its row groups, without reading the whole table.
+#: Number of rows in a row group of the table: to return a page of rows, only the row groups with these rows are read.
 ROWS_TOGETHER: Final = 1 << 16
 
 

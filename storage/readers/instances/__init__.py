@@ -1,1 +1,1 @@
-"""Readers of collections of problem instances; each collection has a format of its own."""
+"""Readers of problem instances and of matrices: DIMACS, METIS, TSPLIB, Matrix Market, arrays of NumPy and others."""

@@ -1,1 +1,1 @@
-"""Readers of formats whose vertices and edges have attributes."""
+"""Readers of networks from programs that draw or analyse them, such as GML, GraphML and Pajek, and OpenStreetMap."""

@@ -1,1 +1,1 @@
-"""Readers of rows: edge lists, adjacency lists, and matrices as text."""
+"""Readers of rows: edge lists as text or Parquet, and matrices as text."""

@@ -193,8 +193,8 @@ def _refuse_times(body: list[list[str]]) -> None:
     """Refuse rows ``t u v``: the first column never decreases and shares no number with the other two columns, which
     share numbers with each other.
 
-    Long files are not refused: ``body`` has only their first rows, in which the sources of real arcs need not occur as
-    targets.
+    Long files are not refused: ``body`` has only their first rows, and there the sources may differ from all targets
+    although the rows are arcs.
     """
     if not 3 <= len(body) < _FEW or len(body[0]) != 3 or not all(is_whole(f) for row in body for f in row):
         return
@@ -317,7 +317,7 @@ def _refuse_units(body: list[list[str]], column: int | None) -> None:
 
 
 def _refuse_other_columns(body: list[list[str]], ends: tuple[int, int], third: int | None) -> None:
-    """Refuse a third column of text if a later column has numbers, or if it has vertices of the second column."""
+    """Refuse a third column of text if a later column has numbers, or if the third repeats vertices of the second."""
     if third is None or len(body) < 2:
         return
     numbers = next((i for i in range(third + 1, len(body[0])) if _holds_numbers(body, i)), None)

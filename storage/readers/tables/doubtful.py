@@ -21,8 +21,8 @@ _ROW = re.compile(rb"(?m)^[ \t]*+[^ \t\n#%]")
 class CommentedRows:
     """Finds comments that have the fields of an arc: they may be arcs from a vertex such as ``#1``.
 
-    Such comments are counted below the first arc, and below the header.  In a file without a header, a comment above
-    the first arc may name the columns; it matters only if names of vertices also begin with ``#`` or ``%``.
+    A note counts such comments below the first arc, or below the header.  In a file without a header, a comment above
+    the first arc may name the columns, so only ``refuse_signs`` uses it.
     """
 
     def __init__(self, layout: Layout, header: bool) -> None:

@@ -78,8 +78,8 @@ def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
 def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether a row above ``rows`` contains names of columns, even if their meaning is unknown.
 
-    ``node1, node2`` may be vertices; they count as names of columns if no word of this kind occurs in ``rows``, and no
-    number in their own row.
+    Words such as ``node1`` and ``node2`` may be vertices; they count as names of columns only if ``rows`` has no words
+    of this kind, and the row above has no number.
     """
     known = {_end(name) for name in names if len(name) > 1}
     if not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS):
@@ -121,7 +121,7 @@ def given_column(name: str | None, names: list[str] | None, width: int, field: s
     """Return the position of the column that the caller gives by name or by number from 1.
 
     Args:
-        name: the name, in any case of letters unless several columns differ in it only; or the number; None for none.
+        name: the name or the number; None if none is given.  If no column has exactly this name, case is ignored.
         names: the names of the columns; None if there is no header.
         width: the number of columns.
         field: the option, for the message.
@@ -165,7 +165,7 @@ def refuse_twins(names: list[str], read: Sequence[int | None], given: Sequence[s
 
 
 def _several(names: list[str], places: list[int], field: str) -> InvalidRequest:
-    """Return the refusal of columns, of which the caller has to name one by its number."""
+    """Return the error for several columns with one name; the caller has to select one of them by its number."""
     found = " and ".join(f"{place + 1} ({name!r})" for name, place in zip(names, places, strict=True))
     number = f"'${places[0] + 1}'" if field == "length_of" else places[0] + 1
     return InvalidRequest(

@@ -233,7 +233,7 @@ def _has_names(body: list[list[str]], columns: Columns) -> bool:
 
 
 def separator_of(lines: list[str]) -> str | None:
-    """Return the separator: semicolon, comma or tab if every line has it, else None for runs of blanks."""
+    """Return the separator: semicolon, tab or comma if nearly all lines have it, else None for runs of blanks."""
     sample = lines[:100]
     few = len(sample) // 10
 

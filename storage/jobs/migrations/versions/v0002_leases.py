@@ -10,7 +10,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Only add columns, so that no row is rewritten, and large tables are migrated as fast as small ones."""
+    """Add columns, indexes and two tables; no existing row is rewritten."""
     op.add_column("graphs", sa.Column("removed", sa.Float))
     for name, kind in (("priority", sa.Integer), ("turn", sa.BigInteger), ("beat", sa.BigInteger)):
         op.add_column("jobs", sa.Column(name, kind, nullable=False, server_default="0"))

@@ -123,7 +123,7 @@ def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None
 
 
 def check_near(graph: Graph, options: Options, nearest: int | None) -> None:
-    """Raise InvalidRequest if a request for near pairs is wrong, whatever the arcs of the graph are."""
+    """Raise InvalidRequest if a request for near pairs is wrong; the arcs of the graph are not looked at."""
     refuse_semiring(options, "a table of near pairs")
     check_lengths(graph)
     cutoff, usual = options.cutoff, Options()
@@ -162,7 +162,7 @@ def not_searchable(profile: GraphProfile, cutoff: float | None) -> InvalidReques
 
 
 def _on_threads_that_fit(machine: Machine, graph: Graph, each: int) -> Machine:
-    """Return the machine with as many threads as leave pairs no less memory than the threads take."""
+    """Return the machine with the most threads that take no more memory than they leave for pairs."""
 
     def needed(on: Machine) -> int:
         return _fixed(on, graph) + max(PIECE * each, SPACE_BYTES * graph.n * on.threads)

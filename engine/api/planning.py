@@ -106,7 +106,9 @@ def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options,
 
 
 def _walks(graph: Graph) -> bool:
-    """Return whether planning needs compiled kernels, which bound whole distances faster than plain Python."""
+    """Return whether planning needs compiled kernels, which find a bound on whole-number distances faster than plain
+    Python.
+    """
     return graph.n + graph.arcs > PLAIN and graph.arcs > 0 and bool(graph.integral)
 
 
@@ -143,7 +145,8 @@ def _plan(
     """Make the plan; ``options`` already agree with the checkpoint ``found``.
 
     ``asked`` are the options for the rows of the store.  If sums along paths are wanted, ``options`` ask for the
-    distances to all vertices instead, because these tell the paths.  If rows are ``dropped``, no store is written.
+    distances to all vertices instead, because the paths are found from these.  If rows are ``dropped``, no store is
+    written.
     """
     original = profile.graph
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))

@@ -32,9 +32,9 @@ __all__ = ["plan_prepared", "prepare"]
 
 PART_ARRAYS = ("position", "starts", "parents", "ends", "borders")
 
-#: A function that computes in memory the tables or lengths that a form of a prepared graph stores, writes and seals
-#: them, and returns facts.  Its arguments are the graph, the plan, the clock, the journal with what an earlier run has
-#: committed, and the writer.
+#: A function that makes one form of a prepared graph: it computes the tables or lengths of this form in memory, writes
+#: and seals them, and returns facts.  Its arguments are the graph, the plan, the clock, the journal with what an
+#: earlier run has committed, and the writer.
 Making = Callable[[GraphProfile, Plan, PhaseClock, PreparedJournal, PreparedWriter], dict[str, object]]
 
 
@@ -93,7 +93,7 @@ def prepared_at(
 
     Args:
         profile: the graph.
-        place: the folder to work in, and the objects to send to an object store, None for a plain folder.
+        place: the folder to work in; and the objects to send to an object store, or None for a plain folder.
         asked: the options, and the plan if there is one.
         overwrite: whether to replace a store that is in this place.
         monitor: receives progress.

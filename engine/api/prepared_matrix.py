@@ -151,7 +151,7 @@ class PreparedMatrix(HeldTables):
         return self.n, self.n
 
     def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
-        """Return the distances of pairs (vertex indices), shape (k,), by merging two rows of tables for each pair."""
+        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines for each pair."""
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         if rows.shape != columns.shape:
             raise InvalidRequest(f"{len(rows)} sources do not pair with {len(columns)} targets", field="targets")
@@ -269,7 +269,7 @@ class PreparedMatrix(HeldTables):
 
     def _sweep(self, vertices: Indices, begin: Indices, out: Array, *, forward: bool) -> None:
         """Fill the rows of ``out`` with lengths from ``vertices``, whose indices in the opened graph are ``begin``."""
-        with self._sweeping_lock:  # made before rows are cut into groups: its arrays reduce the memory that is left
+        with self._sweeping_lock:  # make the sweeper before rows are cut into groups, which must fit beside it
             self._sweeper(forward=forward)
         groups = self._pieces.groups(vertices, forward=forward)
         if groups is None:

@@ -48,7 +48,9 @@ class Reference:
         return layer
 
     def step(self, layer: Floats) -> Floats:
-        """Return the shortest lengths over at most k + 1 arcs from ``layer``, those over at most k arcs; shape (n,)."""
+        """Return the shortest lengths of walks of at most k + 1 arcs, shape (n,); ``layer`` holds those of at most k
+        arcs.
+        """
         heads, starts, tails, weights = self._rounds
         following = layer.copy()
         if len(heads):

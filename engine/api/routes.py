@@ -1,8 +1,8 @@
 """Finds routes from distances alone, without a stored matrix of predecessors.
 
 A route from u to v is found in row D[u, .], from v back to u, over *tight* arcs: those with
-D[u, w] + weight(w, v) = D[u, v].  Arcs of length zero and rounding can make tight arcs form cycles, so this is a
-depth-first search with a visited set.  A path is accepted only if the sum of its weights is the stored distance.
+D[u, w] + weight(w, v) = D[u, v].  Arcs of length zero and rounding can make tight arcs form cycles, so the
+search is depth first, with a visited set.  A path is accepted only if the sum of its weights is the stored distance.
 Otherwise, or if the store has no whole row, the row is computed by one search of the stored graph.  Routes with a hop
 limit need layers (``engine.api.hop_layers``).
 """

@@ -28,7 +28,7 @@ Array = npt.NDArray[np.generic]
 
 #: Largest relative difference between two sums that must agree; rounding causes far smaller differences.
 TOLERANCE: Final = 1e-6
-#: The least flow: its equal shares over many paths still have most of the digits of float64.
+#: Smallest flow above 0 that is accepted: if many paths share it, each share still has most of the digits of float64.
 SMALLEST: Final = 1e-290
 
 

@@ -115,7 +115,8 @@ class Centrality:
         return passage, _task(rows, own, kept, ends=self._endpoints, arcs=self._arcs)
 
     def _folded(self, fold: Fold) -> tuple[Passage, PassingTask]:
-        """Return the core of the graph, and its vertices as sources and targets, each with the number folded into it.
+        """Return the core of the graph, and its vertices as sources and targets, each with the number of vertices for
+        which it stands.
 
         Ends of paths are not counted here.  Their number is known: in an undirected graph each vertex is an end of two
         paths, there and back, for every other vertex of its component.
@@ -152,7 +153,7 @@ class Centrality:
             return BetweennessTable(graph.labels, found, None, values * self.scale, plan, seconds)
         tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
         if not graph.directed:
-            # arcs are sorted by tail and head; if they are sorted by head and tail, the reverse of arc i is at index i
+            # arcs are sorted by tail, then head; sorted by head, then tail, they have the reverse of arc i at index i
             values = (values + values[np.lexsort((tails, heads))])[tails < heads]
             tails, heads = tails[tails < heads], heads[tails < heads]
         return BetweennessTable(graph.labels, tails, heads, values * self.scale, plan, seconds)

@@ -29,7 +29,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Most rows that are counted at the same time, by one thread block each: 8 rows for each of 160 multiprocessors.
 MOST: Final = 1280
-#: Shares of the device's memory: SPACES is for the work space of rows, COUNTED for all that counting takes together.
+#: Largest shares of the device's memory: SPACES for the work space of the rows that are counted at the same time,
+#: COUNTED for all that counting takes, this work space included.
 SPACES: Final = 1 / 3
 COUNTED: Final = 0.6
 #: Number of vertices and arcs that a device visits in a second while it counts, added up over all rows.  Measured on an

@@ -176,7 +176,9 @@ class HeldTables(PreparedStore):
 
     @contextmanager
     def _in_pieces(self) -> Iterator[None]:
-        """Context manager: if a piece of a question is refused, the error names the memory that all pieces need."""
+        """Context manager: if a piece of a question is refused, the error names the least memory that suffices for
+        every piece.
+        """
         try:
             yield
         except DoesNotFit as error:
@@ -260,7 +262,9 @@ class HeldTables(PreparedStore):
 
     @cached_property
     def _walk(self) -> tuple[Array, ...]:
-        """For products of panels: the first part below each part, the size of each part, and the width of its table."""
+        """For products of panels: the lowest number of the parts below each part, the size of each part, and the width
+        of its table.
+        """
         tables = self._tables_here
         return tables.parts.lows(), tables.parts.sizes, tables.widths
 

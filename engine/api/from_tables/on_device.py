@@ -36,8 +36,9 @@ AnswerDevice = Literal["auto", "cpu", "cuda"]
 #: The processors answer pairs and blocks with fewer entries than this, because a call of a GPU takes about a tenth of a
 #: millisecond, and a processor takes about a microsecond for a pair.
 _FEW: Final = 1 << 10
-#: Computing a whole row part by part (a sweep) takes as long as merging the line of its source with the lines of this
-#: share of all vertices.  So if a block has a larger share of all columns, whole rows are computed, if sums are exact.
+#: A sweep computes a whole row, part by part.  It takes as long as merging the line of the source with the lines of
+#: this share of all vertices.  So if sums are exact, a block with a larger share of all columns is cut out of whole
+#: rows.
 _SWEPT_SHARE: Final = 0.1
 log = logging.getLogger("apsp.engine")
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 #: Most bytes of a band of whole rows, unless one row for each thread takes more.
 BAND_BYTES: Final = 64 << 20
-#: Number of arrays as large as a band that are in memory at the same time: the band that is reduced, the rows in the
-#: order in which their columns are computed, a group of rows that are computed together, and their wanted columns.
+#: Number of arrays as large as a band that are in memory at the same time: the band that is reduced, its rows with
+#: columns in the order of computation, the group of rows that is being computed, and the wanted columns of this group.
 BANDS: Final = 4
 
 

@@ -25,7 +25,7 @@ LOSSES: Final = 4
 PATIENCE: Final = 120.0
 #: Seconds between two calls of the monitor.
 PAUSE: Final = 0.1
-#: The errors of tasks that a run raises again as what they are; all others become SolveFailed.
+#: Errors of tasks that the driver raises again as errors of the same class; all others it raises as SolveFailed.
 _KINDS: Final[dict[str, type[ApspError]]] = {
     kind.__name__: kind for kind in (BelowZero, StorageFailed, DiskFull, DatabaseFailed)
 }

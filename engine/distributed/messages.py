@@ -112,7 +112,8 @@ class PreparedJob(WorkersJob):
         compact: whether only closed parts are wanted, and no tables.
         parts: a file in the exchange folder with starts, parents, ends and borders of the parts, and cuts of the spans.
         arcs: a file in the exchange folder with tails, heads and weights of the arcs of each span.
-        chunks: by name of an array of the result: the number of entries of the array, and of one of its chunks.
+        chunks: for each array of the result, by name: its number of entries, and the number of entries of one of its
+            chunks.
         fill: the value that pads the last chunk of an array.
         threads: number of processors that a worker uses; 0 for the number with which the worker was started.
         kept: the largest number of bytes of arrays that a worker keeps in memory for later tasks.

@@ -57,7 +57,7 @@ class RowsWorker:
         self._sources, self._targets = sources, targets
 
     def run(self, action: str, request: TaskRequest) -> TaskResult:
-        """Run the task named ``action``, ``search`` or ``observe``, for ``request``."""
+        """Run the task ``action`` (``search`` or ``observe``) for ``request``."""
         return {"search": self.search, "observe": self.observe}[action](request)
 
     def search(self, request: TaskRequest) -> TaskResult:

@@ -91,7 +91,8 @@ def _abreast(kernels: Sequence[ListedKernel]) -> int:
     """Return the number of processes that compile ``kernels`` for a solve; 1 if the solving process itself is to
     compile the kernels that it calls.
 
-    It has to do so if this machine keeps no compiled kernels: it would not find those of other processes.
+    The solving process compiles them itself if this machine keeps no compiled kernels, because it would not find those
+    that other processes compile.
     """
     if not kernels_are_kept():
         return 1

@@ -76,8 +76,8 @@ def _cuts_ties(graph: Graph, cutoff: float, per: int) -> bool:
     """Return whether a cutoff may separate two vertices at the same distance, although a path to one leads through the
     other.
 
-    Only arcs of length 0 join such vertices.  Of decimal weights, float64 may round the sums to the two vertices
-    differently.  The cutoff can lie between these sums only if it is a multiple of the unit.
+    Such vertices are joined by arcs of length 0.  If weights are decimals, float64 may round the lengths to the two
+    vertices differently.  The cutoff can lie between the rounded lengths only if it is a multiple of the unit.
 
     Args:
         graph: the graph.
@@ -90,7 +90,7 @@ def _cuts_ties(graph: Graph, cutoff: float, per: int) -> bool:
 
 
 def searched_options(graph: Graph, options: Options) -> Options:
-    """Return the options of the solve whose rows of distances tell the paths along which quantities are summed.
+    """Return the options of a solve that comes first: its distances show along which paths quantities are summed.
 
     That solve finds distances to all vertices, on processors, in a type and by an algorithm whose rounding does not
     hide the paths.

@@ -69,8 +69,8 @@ TRIAL_SHARE: Final = 0.05
 DEVICE_WORTHWHILE: Final = 1.0
 #: A trial on a GPU may take a quarter of the steps of a solve (``SearchForm.limit``), but always at least this many.
 LEAST_LIMIT: Final = 255
-#: A slow trial ends once it has more than this share of the sources; fewer sources lie too far apart to predict a
-#: solve.
+#: A slow trial ends once it has more than this share of the sources; fewer sources lie farther apart than in a solve,
+#: so they do not predict its time.
 TOLD: Final = 0.005
 #: If a solve has AGAIN times the sources of the last trial or more, that trial is repeated from the middle source on.
 AGAIN: Final = 40
@@ -173,7 +173,7 @@ def _tried_searches(
     if "bfs" in mine:
         trial.limit(_most_rows(mine["bfs"], plan, trial, machine, kept=False))
         hops = _if_compiled(trial.seconds, unit=True, bits=True)
-        # searches by weights are not tried if the table predicts no less time: its error is the same for both kinds
+        # searches by weights are not tried if the table predicts no gain: its error is the same for both kinds
         if singly >= (mine["bfs"].seconds if hops is None else hops * len(searched.rows)):
             return Trials(None, hops, None, trial.found)
     by_weights = min((c for name, c in mine.items() if name != "bfs"), key=lambda c: c.seconds)
@@ -333,7 +333,7 @@ class SearchTrial:
             backend = make(1)
             try:
                 with only_ready():  # raises if a kernel is not compiled: planning waits for no compiler
-                    self._search(backend, 1, unit=unit)  # loads kernels of single searches; the next call: of many
+                    self._search(backend, 1, unit=unit)  # loads kernels of single searches, the next call those of many
                     self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)
             finally:
                 backend.shutdown()

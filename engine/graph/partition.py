@@ -142,7 +142,7 @@ class Parts:
         return wide
 
     def lows(self) -> npt.NDArray[np.int64]:
-        """Return, for each part, the first part below it (itself if there is none), shape (parts,)."""
+        """Return the lowest number of the parts below each part (its own if there are none), shape (parts,)."""
         lows = np.arange(self.count)
         for i, above in enumerate(self.parents.tolist()):
             if above >= 0:

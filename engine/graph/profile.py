@@ -188,8 +188,8 @@ class GraphProfile:
         return GraphProfile(opened(self.graph))
 
     def open(self, asked: Rectangle) -> tuple[GraphProfile, Rectangle]:
-        """Return the opened graph (``engine.graph.terminals``), and the rectangle of its matrix that has the values of
-        ``asked``, a rectangle of this graph's matrix.  Without terminals, these are this profile and ``asked`` itself.
+        """Return the opened graph (``engine.graph.terminals``), and the rectangle of its matrix with the values that
+        ``asked`` has in this graph's matrix.  Without terminals, these are this profile and ``asked`` itself.
         """
         return (self._opened, open_rectangle(self.graph, asked)) if self.graph.terminals else (self, asked)
 

@@ -143,7 +143,7 @@ def first_beyond(cutoff: float, dtype: npt.DTypeLike) -> np.generic:
 
 
 def first_sum_beyond(cutoff: float, dtype: npt.DTypeLike) -> float:
-    """Return the smallest float64 that is beyond ``cutoff`` after rounding to a working type."""
+    """Return the smallest float64 that, rounded to a working type, is greater than the rounded ``cutoff``."""
     beyond = first_beyond(cutoff, dtype)
     if beyond.dtype != np.float32:
         return float(beyond)

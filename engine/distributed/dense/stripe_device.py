@@ -74,7 +74,8 @@ class WorkerDevice(Protocol):
         ...
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:
-        """Return a function that waits for the end of all earlier calls that are urgent, or of all that are not.
+        """Return a function that waits until all earlier calls are done: the urgent ones if ``urgent``, else the
+        others.
 
         Any thread may call this function.  It raises BelowZero or SolveFailed if one of these calls failed.
         """
@@ -191,7 +192,7 @@ def _nothing(*_: object) -> None:
 
 
 def _streaming_run(job: DistributedJob, check: Callable[[], None]) -> StripeJob:
-    """Return the solve as a streamed run on one device: a GPU allocates its memory for it.  No progress is reported."""
+    """Return the solve as a streamed run on one device, for which a GPU allocates memory; it reports no progress."""
     tier = cast(Tier, _Shape(job.n, WORK_TYPES[job.plan.dtype].dtype))
     return StripeJob(job.tiling, tier, job.nonnegative, [], [], _nothing, _nothing, check)
 

@@ -257,7 +257,7 @@ class DenseWorker:
         transposed entries of the stripes above.
         """
         band, width = self._grid.tile
-        others = self._guest()  # with its own table of tiles, because other tasks may change that of the shared object
+        others = self._guest()  # this object has its own table of tiles: other tasks may change that of ``self.matrix``
 
         def transpose_tile(i: int, j: int) -> None:
             down, across = self._grid.slices(i, j)

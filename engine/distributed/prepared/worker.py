@@ -69,7 +69,7 @@ class PreparedWorker:
         self._kept: OrderedDict[str, list[Array]] = OrderedDict()
 
     def run(self, action: str, request: TaskRequest) -> TaskResult:
-        """Run the task named ``action``, ``look``, ``eliminate`` or ``extend``, for ``request``."""
+        """Run the task ``action`` (``look``, ``eliminate`` or ``extend``) for ``request``."""
         with self._lock:
             if action == "look":
                 return self._look()

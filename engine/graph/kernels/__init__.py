@@ -238,7 +238,7 @@ class CompiledKernel:
             _replace(places[0] / name, hashlib.sha256(form).digest() + form)
 
     def _places(self) -> tuple[Path, ...]:
-        """Return the folders in which to look for files; if any of them can be written, the first one can."""
+        """Return the folders in which to look for files; the first one can be written unless none of them can."""
         if self._folders is None:
             beside = Path(inspect.getfile(self.function)).absolute().parent / BESIDE
             try:

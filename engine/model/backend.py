@@ -66,15 +66,15 @@ MOST_HOPS: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class LevelReduction:
-    """What breadth-first searches are to sum, number of hops by number of hops, instead of writing rows of distances.
+    """What breadth-first searches sum, separately for each number of hops, instead of writing rows of distances.
 
     Attributes:
         weights: for each kind of opportunity, the weights of the vertices, which are summed: shape (kinds, n), int32
             where int32 holds the sum of all magnitudes, else float64.
         shares: float64, shape (limits, ``MOST_HOPS``): how much of a weight counts at each number of hops.
         nearest: the number of nearest vertices to find, not counting the source itself.
-        dear: set by a search that found adding weights by number of hops slower than looking up the factor of each
-            distance; later searches then look factors up.
+        dear: an event that a search sets if it finds that adding weights by number of hops is slower than looking up
+            the factor of each distance; later searches then look factors up.
     """
 
     weights: Array

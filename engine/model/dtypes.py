@@ -133,7 +133,7 @@ def needs_potentials(kind: WorkType, *, negative: bool, integral: bool, bound: f
     With negative arcs, rounding could make the length of a cycle of length zero negative, and lengths would then fall
     without bound.  Sums are exact if the lengths of all walks that a product may add up are whole numbers that the type
     holds exactly.  Only lengths up to ``REACH`` times the bound on distances matter: no shortest path begins with a
-    longer walk, because whatever follows it has a length of at least -bound.
+    longer walk, because the rest of the path has a length of at least -bound.
 
     Args:
         kind: the working type.

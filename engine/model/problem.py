@@ -191,7 +191,7 @@ class Workers:
         threads: processors of each worker.
         memory: bytes for stripes and panels, on the GPU if there is one; of the worker with the least memory.
         relax_rate: updates a second of all workers together, for each working type.
-        panel_rate: bytes per second at which one worker sends a panel to all other workers through the store.
+        panel_rate: bytes per second at which one worker sends a panel to all others through the exchange folder.
         host_memory: bytes of host memory of the worker with the least host memory.
     """
 
@@ -217,8 +217,8 @@ class Machine:
         relax_rate: updates a second of all threads for each working type, e.g. ``{"float32": 6e10}``.
         search_rate: arcs per second that searches on all threads scan (heap work included).
         write_rate: bytes per second written to the store.
-        stream_rate: bytes per second that the unfinished store of a streamed solve can read while writing equally many.
-        stream_work: processor seconds that reading and writing such a byte takes.
+        stream_rate: bytes per second read from the unfinished store of a streamed solve while as many are written.
+        stream_work: processor seconds for each byte that is read from this store or written to it.
         stream_write: bytes per second at which the unfinished store of a streamed solve takes finished rows; None if
             not measured.
         cuda: the GPU that may be used; None without one.

@@ -22,8 +22,8 @@ GRAIN: Final = 64
 CHUNK: Final = 8192
 #: When a CPU closes a panel, it copies and relaxes this number of columns at a time.
 CLOSED: Final = 1024
-#: Levels of a stripe in passes: WALKS if it may hold any lengths of walks, LOWERED if it is as the pass down leaves it,
-#: FINISHED if it is final.
+#: Levels of a stripe in passes: WALKS if each row r holds the lengths of all walks with intermediate vertices up to r,
+#: LOWERED if it is as the pass down leaves it, FINISHED if it is final.
 WALKS: Final = 0
 LOWERED: Final = 1
 FINISHED: Final = 2

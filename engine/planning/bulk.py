@@ -76,8 +76,8 @@ class BulkPlan:
 
     Attributes:
         groups: the groups.
-        plans: by the index of the graph in the bulk, the plan for one thread's share of the machine, if that suffices;
-            graphs that are solved alone are planned again when they are solved.
+        plans: by the index of the graph in the bulk, the plan for one thread's share of the machine, if the graph fits
+            there.  Graphs that are solved alone are planned again when they are solved.
         refused: by the index of the graph in the bulk, the error of every graph that cannot be solved.
     """
 

@@ -50,10 +50,10 @@ class RoundShares:
     Attributes:
         closing: the time of closing a panel as wide as the matrix, in a directed graph.
         closing_half: the same in an undirected graph, whose stripes hold half of the entries.
-        low_rows: what products by *low* stripes, those of few rows, lose: this number divided by the height of a stripe
-            in rows.  For the heights in ``LOW_STRIPES`` that table holds the share instead.
-        low_resident: in rounds, the share of low stripes is multiplied by the sum of this number and of the fraction of
-            the stripes that are streamed.
+        low_rows: the share that products by *low* stripes (stripes of few rows) lose is this number divided by the rows
+            of the stripe.  For the heights in ``LOW_STRIPES``, that table holds the share instead.
+        low_resident: in rounds, the share that low stripes lose is multiplied by (this number + the fraction of the
+            stripes that are streamed).
         shallow: what products by a pivot block of width ``shallow_width`` lose, because they load operands more often.
         shallow_width: a width of a pivot block, in vertices.
         few_slots: the time of waiting, if fewer than SLOTS stripes are in flight.
@@ -183,9 +183,9 @@ LABEL_BYTES: Final = _counted("LABEL_BYTES", 288, "bytes per thread and vertex",
 HEAP_BELOW: Final = _measured("HEAP_BELOW", 12, "searches", "30a7ab0")
 #: Size of the tentative distances of one vertex that are relaxed side by side, one for each source of a block.
 LANE_BYTES: Final = _counted("LANE_BYTES", 256, "bytes", "30a7ab0")
-#: Number of blocks of sources that are searched in the time in which a search with a heap scans the arcs for a single
-#: source.  The sources of a block are searched side by side, in the lanes of vectors.  Vectors are faster, but relax
-#: arcs several times.  Measured: 0.2 to 1 on graphs of 500 to 5,000 vertices.
+#: While a search with a heap scans the arcs for a single source, this number of blocks of sources can be searched.  The
+#: sources of a block are searched side by side, in the lanes of vectors.  Vectors are faster, but relax arcs several
+#: times.  Measured: 0.2 to 1 on graphs of 500 to 5,000 vertices.
 LANE_BLOCKS: Final = _measured("LANE_BLOCKS", 0.37, "blocks for a heap's source", "30a7ab0")
 #: Copying the graph into the form of the searches takes the time of this number of arc scans for each arc and vertex.
 #: PREPARING_UNORDERED holds for graphs of more than ORDERED_ARCS arcs per vertex, whose vertices are not reordered.
@@ -298,10 +298,9 @@ FEW_SLOTS: Final = _measured("FEW_SLOTS", 0.02, "share", "b1b2e23")
 #: At some width of the pivot block, copying a stripe takes as long as relaxing it.  A pivot block should be BUS_MARGIN
 #: times as wide, so that copies hide behind products.
 BUS_MARGIN: Final = _decided("BUS_MARGIN", 1.25, "ratio of widths", "8a7fa53")
-#: The least time between the starts of two products, counted over all GPUs that share passes, while rows are written,
-#: because one process starts all products.  With stripes and panels of 1,024 rows, four GPUs made 44.8 T updates/s
-#: in the pass up for n = 120,000.  For n = 200,000, whose products take longer, they made 66.3 T updates/s, as many as
-#: in the pass down.
+#: One process starts the products of all GPUs that share passes.  This is the least time between two starts while rows
+#: are written.  With stripes and panels of 1,024 rows, four GPUs made 44.8 T updates/s in the pass up for n = 120,000.
+#: For n = 200,000, whose products take longer, they made 66.3 T updates/s, as many as in the pass down.
 FEEDING_SECONDS: Final = _measured("FEEDING_SECONDS", 0.0028, "s", "277f812", H200)
 #: ROUND_SHARES holds the times that a round on GPUs takes in addition to its products; planning compares layouts with
 #: them.  LOW_STRIPES holds, for heights of a stripe, the share of time that products lose because low stripes do not
@@ -335,7 +334,7 @@ LOCKING_SECONDS: Final = _measured("LOCKING_SECONDS", 7.0e-11, "seconds per byte
 #: round.
 TASK_SECONDS: Final = _measured("TASK_SECONDS", 0.002, "seconds", "5eb569d")
 ROUND_TASKS: Final = _counted("ROUND_TASKS", {"cpu": 3, "cuda": 4}, "tasks per worker and round", "5eb569d")
-#: The largest disk space that panels take in the store between two commits, as a share of the matrix.
+#: The largest disk space that panels take in the exchange folder between two commits, as a share of the matrix.
 PANEL_DISK: Final = _decided("PANEL_DISK", 0.25, "share of the matrix", "b2eda1d")
 
 # ---- many graphs ----------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def fewer(machine: Machine) -> Iterator[int]:
 
 
 def most_threads(machine: Machine, needed: Callable[[Machine], int]) -> Machine:
-    """Return the machine with as many of its threads as its memory holds the buffers of; with one if it holds none.
+    """Return the machine with the most threads whose buffers fit in its memory, or with one thread if none fit.
 
     Args:
         machine: the machine.

@@ -1,9 +1,9 @@
 """Predicted costs of a solve over many workers: the width of the pivot block, bytes and seconds.
 
 In rounds every worker relaxes its share of the stripes.  Meanwhile the next panel is closed and sent to all workers
-through the store.  Relaxing overlaps well with closing and sending if the pivot block is neither too narrow (many
-panels, short tasks) nor too wide (few stripes to distribute, and a single worker computes the product of the pivot
-block and its panel).  Searches are distributed by rows.
+through the exchange folder.  Relaxing overlaps well with closing and sending if the pivot block is neither too narrow
+(many panels, short tasks) nor too wide (few stripes to distribute, and a single worker computes the product of the
+pivot block and its panel).  Searches are distributed by rows.
 """
 
 from __future__ import annotations

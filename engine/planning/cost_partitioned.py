@@ -68,7 +68,7 @@ def estimate_device(setting: Setting) -> Candidate:
         updates=updates,
     )
     write = device_write(setting)
-    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # one batch is swept, or written, while no other is
+    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # for one batch, sweeping and writing do not overlap
     bands = (machine.threads + 2) * BAND_ROWS * problem.n * size
     return candidate(
         setting,

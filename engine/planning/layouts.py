@@ -201,7 +201,7 @@ def waiting(tiling: Tiling, n: int, devices: int, bus: float) -> float:
 def _pass_cost(tiling: Tiling, n: int, devices: StreamingDevices, wanted: float) -> float:
     """Return the relative time of passes, as :func:`_round_cost` does for rounds.
 
-    In passes, the depth of the products is the height of a stripe.
+    In passes, the inner dimension of the products (their depth) is the height of a stripe.
     """
     shares, step = ROUND_SHARES, wanted / BUS_MARGIN / tiling.width
     closing = tiling.width / n * shares.closing

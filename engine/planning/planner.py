@@ -119,7 +119,8 @@ def _best(pool: list[Candidate]) -> Candidate | None:
 def _on_threads_that_fit(
     setting: Setting, options: Options, candidates: list[Candidate], pool: list[Candidate]
 ) -> tuple[Setting, list[Candidate], Candidate | None]:
-    """Return setting, candidates and the fastest candidate that fits, with fewer threads if only then it fits.
+    """Return setting, candidates and the fastest candidate that fits, on fewer threads if that makes it fit or end
+    sooner.
 
     Args:
         setting: problem, machine and type.
@@ -145,9 +146,9 @@ def _on_threads_that_fit(
 
 
 def _memory_costs_time(best: Candidate, pool: list[Candidate], setting: Setting, options: Options) -> bool:
-    """Return whether the job would be done sooner with more memory, which fewer threads leave.
+    """Return whether the job would end sooner with more memory, which fewer threads would leave.
 
-    Either a faster candidate lacks memory, or there is little for the panels of a solve from the store.
+    That is so if a faster candidate lacks memory, or if a solve from the store has little memory for its panels.
     """
     if best.tier != "store":
         return any(c.memory > setting.machine.memory and _cost(c) < _cost(best) for c in pool)
@@ -176,7 +177,7 @@ def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> li
 def _reconsidered(setting: Setting, options: Options) -> list[Candidate]:
     """Return the candidates for other budgets or options, so that a refusal can name budgets that suffice.
 
-    There are those on all threads, and those on one thread, which need the least memory.
+    These are the candidates on all threads, and those on one thread, which need the least memory.
     """
     counts = dict.fromkeys((setting.machine.threads, *list(fewer(setting.machine))[-1:]))
     settings = [on_threads(setting, threads) for threads in counts]

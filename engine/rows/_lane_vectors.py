@@ -186,10 +186,10 @@ def find_arcs(typingctx, place, tails, weights, sums, limited, taken):  # type: 
     counted from ``first``.  It receives -1 where there is no path, where the vertex is the source, and, if all weights
     are 1, where the vertex is summed already.  Returns a word with a bit for each lane that holds no shortest distance.
 
-    Distances that overflowed their type are found, too: at least one vertex of such a row gets a bit.  For suppose that
-    no vertex has one.  Then all distances of the row lie below ``FAR``.  None is negative: weights are not, so the tail
-    of the arc taken is no farther than its head, and the arcs taken lead back to the source, whose distance is 0.  So
-    no sum here has overflowed, each distance is the length of a path, and no arc gives less.  A vertex without a
+    Distances that overflowed their type are found, too: at least one vertex of such a row gets a bit.  Assume the
+    contrary, that none does.  Then all distances of the row lie below ``FAR``.  None is negative: weights are not, so
+    the tail of the arc taken is no farther than its head, and the arcs taken lead back to the source, whose distance is
+    0.  So no sum here has overflowed, each distance is the length of a path, and no arc gives less.  A vertex without a
     distance to which a path leads gets a bit, however long the path is, unless distances beyond a cutoff are left out.
     """
     signature = types.int64(place, tails, weights, sums, limited, taken)

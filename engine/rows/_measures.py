@@ -190,7 +190,7 @@ def _dot(one, other):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
 def _powers(exponents, whole, bits):  # type: ignore[no-untyped-def]
-    """Replace each exponent, from ``_LEAST`` to ``_MOST``, by 2 to that power, to about two units of the last digit.
+    """Replace each exponent, from ``_LEAST`` to ``_MOST``, by 2 to that power, within about 2 units of the last digit.
 
     Args:
         exponents: float64, shape (m,), changed in place.

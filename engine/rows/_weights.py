@@ -21,6 +21,6 @@ def scatter(arcs, first, ends, out):  # type: ignore[no-untyped-def]
         row, tail = out[i], first + i
         row[:] = far
         for e in range(indptr[tail], indptr[tail + 1]):
-            # + 0 turns -0.0, which code that compares bits would take for the least number, into 0.0
+            # adding 0 turns -0.0 into 0.0, because code that compares bits would take -0.0 for the least number
             row[heads[e]] = min(weights[e] + 0, most)
         row[tail] = 0

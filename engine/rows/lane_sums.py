@@ -27,8 +27,8 @@ SAME_ORDER: Final = 64
 CLASSES: Final = 2**16
 #: Arcs are copied in the order of the vertices if a graph has at most this number of arcs per vertex.
 SPARSE: Final = 8
-#: The largest cluster, in vertices: a cluster is what arcs of length zero join.  In graphs with a larger cluster, rows
-#: are summed one by one.
+#: The largest cluster, in vertices; a cluster is a set of vertices that arcs of length zero join.  In graphs with a
+#: larger cluster, rows are summed one by one.
 CLUSTER: Final = 16
 
 

@@ -157,7 +157,7 @@ class RowPipeline:
         if last:
             self._finish(batch)
         if last or len(batch.block) - self._done <= FEW_ROWS:
-            self._few = 1  # too little is left to search for another thread
+            self._few = 1  # too few rows are left to share them with another thread
         if self._few is not None:
             self._late = time.perf_counter() + PATIENCE
         if last:

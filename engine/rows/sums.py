@@ -218,7 +218,7 @@ class SumSink:
         sums: what is summed.
         wanted: rows and columns of the result.
         quantities: for each quantity, by name, the sink of its sums.
-        first: the row of the result that is row 0 here.
+        first: the number, in the result, of the first row that this sink receives.
     """
 
     def __init__(

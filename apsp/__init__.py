@@ -112,7 +112,7 @@ __all__ = [
     "warm",
 ]
 
-#: Maps each public name to the module that defines it; if the module uses another name, this follows after a colon.
+#: Maps each public name to the module that defines it; if the module uses another name, a colon and that name follow.
 _HOMES = {
     "Assignment": "engine.api.betweenness.assignment",
     "AsyncClient": "service.client",

@@ -14,7 +14,7 @@ from storage.threads import Dropped, ThreadPool
 
 #: Seconds between two calls of the monitor while no device reports progress.
 _PAUSE: Final = 0.1
-#: While a device waits for another device: seconds between two checks for stripes that have come back from it.
+#: Seconds between two checks for stripes that have come back from a device, while that device waits for another one.
 _POLL: Final = 0.0005
 
 

@@ -1,4 +1,4 @@
-"""The forms that tiles in checkpoints have: that of a checkpoint, that which a solve writes, and how the solve resumes.
+"""Compares the form of the tiles of a checkpoint with the form that a solve writes, and says how the solve resumes.
 
 Every checkpoint keeps this rule: *at every instant, the record claims no more progress for a tile than the tile's file
 contains.*  A solve that cannot use all of the recorded progress may write tiles that contain less than the record

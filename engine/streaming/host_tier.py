@@ -132,7 +132,7 @@ class KeptHostTier(HostTier):
         """Copy one stripe, and set ``levels[stripe]`` to the round that it had reached before.
 
         Returns:
-            False if the time was over before the stripe was copied; else True.
+            False if the copy was told to stop, or its time was over, before the stripe was copied; else True.
         """
         began, height = time.thread_time(), self._journal.writer.tile[0]
         levels[stripe] = self.level[stripe]

@@ -91,7 +91,7 @@ class Mirror:
     def _transpose_band(self, i: int, start: int, lacking: list[int], group: dict[int, Array]) -> None:
         """Transpose tiles of tile row ``i`` into the stripes ``lacking``.
 
-        These are the tiles whose columns have the numbers of rows of these stripes; they are read from the store.
+        These tiles, which are read from the store, are those whose column numbers are row numbers of these stripes.
         """
         band, width = self._writer.tile
         top, bottom = i * band, min((i + 1) * band, start)

@@ -4,8 +4,8 @@ Let A[i] be the rows of panel i, and A[i, k] their columns in pivot block k.  Th
 first to the last.  It relaxes A[i] by the rows above it, A[i] <- min(A[i], A[i, k] (x) A[k]) for k = 0, ..., i - 1, and
 then closes its pivot block.  A[i] then has the lengths of all walks whose intermediate vertices lie in pivot blocks 0
 to i.  The *pass up* takes the panels from the last but one to the first, and relaxes A[i] by the rows below it, which
-are final.  Then A[i] is final, too: a walk that begins in block i either stays in pivot blocks 0 to i, or has a first
-vertex in a later block j, so that its length is the sum of an entry of A[i, j], as the pass down left it, and an entry
+are final.  Then A[i] is final, too.  A walk that begins in block i may stay in pivot blocks 0 to i.  Otherwise it has a
+first vertex in a later block j, so its length is the sum of an entry of A[i, j], as the pass down left it, and an entry
 of the final A[j].
 
 Of any two panels, each relaxes the other once, and each panel is closed once.  That makes n^3 updates, as many as

@@ -42,8 +42,8 @@ Observe = Callable[[int, Array], None]
 class StoreTier:
     """A :class:`engine.model.tier.Tier` over a working store.
 
-    It is a context manager, to be entered twice (``storage.threads``).  Its end waits for writes in flight and ends the
-    threads.
+    It is a context manager, to be entered twice (``storage.threads``).  Its exit waits for writes in flight and ends
+    the threads.
 
     Args:
         journal: holds the working store and writes the records.

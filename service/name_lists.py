@@ -26,7 +26,8 @@ def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[
             list(csv.reader([text], strict=True, skipinitialspace=True))
         except csv.Error as error:
             raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
-        # module csv only checks the quotes: it does not tell which names had quotes, whose blanks must stay
+        # The module csv only checks that quotes match.  It does not tell which names were quoted, and _NAME does: the
+        # blanks of quoted names must stay.
         found = (quoted.replace('""', '"') or plain.strip() for quoted, plain in _NAME.findall(text))
         names += filter(None, found)
     if not names:

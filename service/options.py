@@ -1,7 +1,8 @@
 """Declares the options of a solve once; the command line, the API, the client and the pages take them from here.
 
-``engine.model.problem.Options`` is what the engine takes: there, vertices are indices and sizes are bytes.  An
-algorithm is any text here: its names are in ``engine.model.algorithms``, and the client must not import the engine.
+The engine takes ``engine.model.problem.Options``, in which vertices are indices and sizes are bytes.  The type of an
+algorithm is any text here, because the names are in ``engine.model.algorithms``, and the client must not import the
+engine.
 """
 
 from __future__ import annotations

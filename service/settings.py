@@ -33,9 +33,9 @@ Count = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class Settings(BaseModel):
-    """The settings of the service.  The environment variable of a field is, for ``max_cells``, ``APSP_MAX_CELLS``.
+    """The settings of the service.  The field ``max_cells`` has the environment variable ``APSP_MAX_CELLS``, and so on.
 
-    Sizes are bytes, which may be written ``4GiB``.
+    Sizes are numbers of bytes; a text such as ``4GiB`` is accepted, too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

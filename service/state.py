@@ -50,7 +50,7 @@ def _no_wake() -> None:
 
 @dataclass
 class _Opened:
-    """An open result.  ``looked`` is the ``time.monotonic()`` at which the job's record last said that it exists."""
+    """An open result.  The job's record was last found to have a result at ``looked``, a ``time.monotonic()``."""
 
     result: ResultReader
     owner: str | None
@@ -339,7 +339,7 @@ async def _opened_any(job_id: str, service: Shared, caller: Known) -> AsyncItera
             return
         async with service.answering.permit(caller.owner):
             yield found.asked_by(caller.owner)
-    except (NotFound, StorageFailed, Refused):  # the files of a result that is removed meanwhile go while it is read
+    except (NotFound, StorageFailed, Refused):  # perhaps the result was removed while its files were read
         require_result(await anyio.to_thread.run_sync(service.job, job_id, caller))
         raise
 
@@ -375,7 +375,7 @@ async def _opened_table(job_id: str, found: OpenedAny) -> TableReader:
     return cast("TableReader", found)
 
 
-#: text for the error of a question that is answered for min-plus only: the questions that other semirings answer, too
+#: the questions that are answered for every semiring; the error of a question for min-plus only lists them
 _OF_SEMIRINGS: Final = (
     "distance, distances, rows, columns, submatrix, nearest, path and paths (with semiring=NAME), results, summary, "
     "and the store (zarr, apsp fetch), "

@@ -14,7 +14,7 @@ _LONGEST_NAME: Final = 100
 def parse(body: bytes) -> Any:
     """Return a body as JSON types.  Raises Refused where an object has two members of one name.
 
-    Python keeps the last of them without a word, so the answer would pass over what else was asked for.
+    Python's parser would keep only the last of these members, and the answer would silently ignore the others.
     """
     return json.loads(body, object_pairs_hook=_members)
 

@@ -82,7 +82,7 @@ class PageRoute(APIRoute):
 
 
 async def _meant(request: Request, error: ApspError) -> ApspError:
-    """Return the error that a page shows: that a result is gone, if it was removed while it was read."""
+    """Return the error that a page shows: ``error``, or that the result is gone if it was removed while it was read."""
     job_id = request.path_params.get("job_id")
     if job_id is None or not isinstance(error, NotFound | StorageFailed | Refused):
         return error

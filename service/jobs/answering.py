@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: most requests of one caller that wait for answers at the same time, because each may hold a thread; further requests
 #: of this caller queue
 _AT_ONCE: Final = 4
-#: a band (a row of chunks) is computed as a whole if this many bands fit in the cache; else only the wanted chunk is
+#: if this many bands (rows of chunks) fit in the cache, a band is computed as a whole, else only the wanted chunk
 _BAND_PART: Final = 2
 
 

@@ -149,7 +149,7 @@ def throw_away(folder: Path, trash: Path) -> None:
 def _make(own: Path, trash: Path) -> None:
     from storage.files.atomic import failure
 
-    throw_away(own.parent, trash)  # left by a claim of this number, if an old database was restored
+    throw_away(own.parent, trash)  # if an old database was restored, another claim had this number and left a folder
     try:
         own.parent.mkdir(parents=True)
     except OSError as error:

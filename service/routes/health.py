@@ -26,7 +26,7 @@ from storage.jobs.store import JobStore
 from storage.version import VERSION
 
 router = APIRouter(tags=["service"])
-#: of the requests under /v1; what asks for health may add parameters of its own
+#: refuses unknown parameters of the routes under /v1; programs that check health may add parameters of their own
 _KNOWN: Final = (Depends(known_parameters),)
 
 #: free bytes below which the service is not ready; the database needs space to store that a job failed

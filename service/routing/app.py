@@ -62,7 +62,7 @@ def create_app(network: RoutingNetwork, *, local: bool = True) -> FastAPI:
 
     def json_service(name: str) -> Callable[..., Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            # no JSON has a null character, so a request with several is refused
+            # null characters separate several parameters ``json``; no JSON has them, so such a request is refused
             body = bytearray("\0".join(request.query_params.getlist("json")).encode())
             async for piece in request.stream():
                 body += piece

@@ -26,7 +26,7 @@ _POLYLINE: Final = re.compile(r"polyline(6?)\((.*)\)")
 MOST_PLACES: Final = 20_000
 MOST_VISITED_PLACES: Final = 500
 MOST_NEAREST: Final = 1000
-#: Parameters of all services, and of each, with the values that change nothing; any other value is refused.
+#: Parameters of all services, then those of each service, with the values that change nothing; others are refused.
 _COMMON: Final[Mapping[str, frozenset[str]]] = {
     "bearings": frozenset({""}),
     "exclude": frozenset({""}),

@@ -131,7 +131,7 @@ def beside_short(settings: Settings) -> int | None:
 
 
 def check_answer_device(settings: Settings) -> None:
-    """Refuse to answer on a GPU where there is none; CUDA is not used.
+    """Refuse the setting to answer on a GPU where there is none.  The check does not use CUDA.
 
     Raises:
         InvalidRequest: ``answer_device`` is ``cuda``, and this machine has no GPU.

@@ -385,7 +385,7 @@ def main() -> None:
 
 def _watch_parent(stopping: threading.Event, wake: threading.Event) -> None:
     """Read the standard input: each byte from the parent announces a job; its end means that the parent has ended."""
-    # not through sys.stdin: its lock, held by a waiting thread, makes the interpreter abort at exit
+    # A thread that waits in sys.stdin holds its lock, and the interpreter then aborts at exit; os.read takes no lock.
     while os.read(0, 1024):
         wake.set()
     stopping.set()

@@ -98,7 +98,7 @@ class RunnerProcess:
         while not self._stopping.is_set():
             born = time.monotonic()
             self._process = process = self._spawn()
-            if self._stopping.is_set():  # asked to stop while it was being started
+            if self._stopping.is_set():  # terminate() was called while the process was being started
                 process.terminate()
             code = process.wait()
             if process.stdin is not None:

@@ -66,7 +66,7 @@ class WarmUp:
         if self._compiling is not None:
             if self._compiling.poll() is None:
                 return False
-            with self._compiling as ended:  # this closes its pipe
+            with self._compiling as ended:  # the end of the block closes the pipe to the process
                 self._compiling = None
             if ended.returncode:
                 log.warning("kernels are not compiled ahead; the process ended with %d", ended.returncode)
@@ -88,7 +88,7 @@ class WarmUp:
         compiling, self._compiling = self._compiling, None
         if compiling is None:
             return
-        with compiling, contextlib.suppress(ProcessLookupError):  # this closes its pipe, and waits for its end
+        with compiling, contextlib.suppress(ProcessLookupError):  # then close the pipe, and wait for the process
             os.killpg(compiling.pid, signal.SIGKILL)
 
 

@@ -11,8 +11,8 @@ Floats = npt.NDArray[np.float64]
 def in_bins(numbers: Floats, bins: int) -> tuple[npt.NDArray[np.int64], Floats]:
     """Return how many numbers lie in each of equal bins from the least to the greatest, and the edges of the bins.
 
-    There is a single bin if all numbers are equal, or if they lie so near together that no float64 lies between two
-    edges, for which ``np.histogram`` raises an error.
+    There is a single bin if all numbers are equal, or if they lie so near together that float64 cannot tell the edges
+    apart: then ``np.histogram`` would raise an error.
 
     Args:
         numbers: finite numbers, at least one.

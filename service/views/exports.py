@@ -55,8 +55,8 @@ class ExportedPart:
         within: the greatest distance that is kept, rounded to the type of the distances; None for no limit.
         nearest: how many nearest targets are kept for each source; ties are in the order of the columns.  None for all
             targets.
-        itself: whether a source is among its own nearest targets; without it, of points the same one of both sides is
-            left out, and no other at its vertex.
+        itself: whether a source is among its own nearest targets.  If not, a point that is both source and target is
+            left out as its own target, but another point at the same vertex stays.
         sources, targets: names and coordinates of rows and columns, in their order, if they are points, or if features
             are written; None if rows and columns are named by the labels of vertices.
         features: what becomes a feature: ``lines``, ``sources`` or ``targets``; None for tables without geometry.

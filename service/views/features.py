@@ -102,7 +102,7 @@ class Ends:
     def twins(self, others: Ends) -> Indices:
         """Return for each point the position of the same point (id and place) in ``others``, -1 for none, shape (k,).
 
-        Vertices have none: whether two of them are the same, their indices say.
+        Vertices get -1, because their indices already say whether two of them are the same.
         """
         if self.snapped is None or others.snapped is None:
             return np.full(len(self.vertices), -1, np.int64)

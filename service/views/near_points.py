@@ -225,8 +225,8 @@ class NearLines:
 def lines_of(pairs: NearPairs, sources: Ends, ends: Ends, targets: Sequence[int] | None, *, points: bool) -> Pairs:
     """Return a line for each pair of a source and a target.
 
-    A source is no target of itself, and neither is a point of both sides.  If either side has points, a source and
-    another target at the same vertex are a pair with distance 0.
+    A vertex, or a point, that is both a source and a target makes no pair with itself.  If either side has points, a
+    source and another target at the same vertex are a pair with distance 0.
 
     Args:
         pairs: the near pairs of vertices.

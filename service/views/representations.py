@@ -27,7 +27,7 @@ from storage.semirings import MIN_PLUS
 BATCH: Final = 1 << 18
 #: number of entries that are read in whole rows in the time of reading one single entry
 _ENTRY_COST: Final = 500
-#: stands before the name of a quantity that another column of a long table may have, and these names
+#: the prefix of a quantity's column if its name could be that of another column of a long table, and these names
 _ALSO: Final = "also "
 _TAKEN: Final = frozenset(
     ("source", "source_name", "source_snap", "target", "target_name", "target_snap", "distance", "geometry")
@@ -144,7 +144,7 @@ def as_json(rows: Selection) -> Iterator[bytes]:
         else:
             flat = entries.reshape(-1)
             values = pl.Series(flat).set(pl.Series(flat == array.unreachable), None)
-        if rows.result.said and entries.dtype.kind == "f":  # JSON has no infinity, the value from a vertex to itself
+        if rows.result.said and entries.dtype.kind == "f":  # infinite from a vertex to itself, which JSON cannot say
             values = values.set(values.is_infinite(), None)
         texts = values.cast(pl.String).fill_null("null").to_list()
         width = rows.width

@@ -26,7 +26,8 @@ MOST: Final = 1_000
 #: Most steps of the majorization, and the relative decrease of the stress in a step below which the steps end.
 _STEPS: Final = 60
 _GAIN: Final = 3e-4
-#: Least distance between two vertices, as a share of the greatest: nearer vertices would only be moved by each other.
+#: Least distance between two vertices, as a share of the greatest.  The pull between nearer vertices, 1 / distance^2,
+#: would outweigh that of all other vertices.
 _NEAREST: Final = 1e-3
 #: Standard deviation of the random shifts of the starting places, as a share of the greatest distance.  Without shifts,
 #: vertices on one line, or at one place, would stay there.
@@ -46,7 +47,7 @@ def find_places(graph: Graph) -> Coordinates:
     from scipy.sparse import csgraph, csr_array
 
     weights = graph.weights.astype(np.float64)
-    # weights of at most 1, because their sums do not overflow
+    # the weights are divided by the greatest, so that their sums do not overflow
     weights = weights / weights.max() if bool((weights > 0).all()) else np.ones_like(weights)
     arcs = csr_array((weights, graph.heads, graph.indptr), shape=(graph.n, graph.n))
     apart = csgraph.dijkstra(arcs, directed=False)

@@ -1,13 +1,13 @@
-"""What the user waits for, commit 96d7eee and now in one run, as the table from which the work on processors began.
+"""Times what the user waits for, with commit 96d7eee and with this checkout in one run, and prints a table.
 
     python -m benchmarks.before --graphs FOLDER --old CHECKOUT [--threads 1,2,4,8,16] [--runs 4] [--json FILE]
     python -m benchmarks.before --print FILE
 
-FOLDER is as ``benchmarks.waits --prepare`` writes it, and CHECKOUT has the packages of 96d7eee, which need
-``zstandard``, too.  Times of calls are as in ``benchmarks.waits``: planning and the solve into memory with its summary,
-the least of the later calls.  Peers take part with 2 and 16 threads, and with the most that are asked for.  Commands
-are those of ``benchmarks.start``, by turns; a first solve runs in a copy of the program that has the kernels that its
-set-up compiles, and no other cache.
+``benchmarks.waits --prepare`` writes FOLDER.  CHECKOUT has the packages of 96d7eee, which also need ``zstandard``.
+Calls are timed as in ``benchmarks.waits``: a call plans and solves into memory with the summary, and the least time of
+the later calls counts.  Peers are timed with 2 threads, 16 threads and the largest number asked for.  The commands are
+those of ``benchmarks.start``; both programs run them in alternation.  A first solve runs in a copy of the program that
+has the kernels that its set-up compiles, and no other cache.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ from benchmarks.start import commands_in, took
 from benchmarks.waits_tables import PEERS, cell, least, ratio
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: Graphs that are solved with each number of threads; the last one is made here only.
+#: Graphs that are solved with each number of threads; ``benchmarks.waits`` does not have the last one.
 THREADED: Final = ("random 8,000", "social hops 6,440", "complete 4,096")
-#: A graph on which 96d7eee takes so long that it is timed with one thread and with the most, without SciPy's door.
+#: A graph that is timed only with the fewest and the most threads, and not through SciPy's functions, because 96d7eee
+#: takes long on it.
 DEAR: Final = "complete 4,096"
-#: Numbers of threads, in addition to 2 and the most, with which peers take part.
+#: Numbers of threads, in addition to 2 and the largest one asked for, with which peers are timed.
 BESIDE: Final = (16,)
-#: Graphs whose planning is told, and the graph whose vertices mostly reach nothing.
+#: Graphs whose planning has a line in the table, and an acyclic graph, in which most vertices reach few others.
 PLANNED: Final = ("complete 2,048", "social hops 6,440", "p2p-Gnutella08 hops")
 ACYCLIC: Final = "rome99, one arc a pair"
-#: Caches that an installation does not bring along: bytecode, and numba's own index, without which it compiles again.
+#: Caches that an installation does not contain: bytecode, and numba's index of kernels, without which numba compiles.
 CACHES: Final = ("*.pyc", "*.nbi")
 
 Row = dict[str, Any]
 
 
 def measure_commands(programs: dict[str, Path], runs: int) -> Iterator[Row]:
-    """Yield wall and processor seconds of commands, medians of runs by turns, and those of a first solve."""
+    """Yield wall and processor seconds of commands (medians of alternating runs), and of a first and second solve."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         commands = commands_in(folder)
@@ -76,7 +77,7 @@ def _first_solves(program: Path, copy: Path, words: list[str]) -> list[tuple[flo
 def measure(
     graphs: dict[str, Path], programs: dict[str, Path], threads: Sequence[int], runs: int
 ) -> Iterator[tuple[str, Row]]:
-    """Yield rows of calls, those beside peers apart, and then rows of commands."""
+    """Yield (kind, row): first ``threads`` and ``peers`` for calls without and with peers, then ``commands``."""
     old = programs["96d7eee"]
     with tempfile.TemporaryDirectory() as folder:
         made: dict[str, Callable[[], Any]] = {**waits.MADE, "complete 4,096": lambda: cores.dense(4_096)}
@@ -203,7 +204,7 @@ def main() -> None:
     for kind, row in measure(graphs, programs, threads, given.runs):
         rows[kind].append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
-        if given.json is not None:  # after each row, so that what was measured outlives a limit of time
+        if given.json is not None:  # written after each row, so that a time limit loses no finished row
             given.json.write_text(json.dumps(record, indent=1) + "\n")
     print("\n".join(table(record)))
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.betweenness [FOLDER] [--threads 1,2] [--seconds 25] [--graphs NAME,...] [--gpu]
 
-FOLDER has the graph files.  All contenders take one graph in turns, up to three times as long as ``--seconds`` lasts;
-medians of wall seconds and of processor seconds are printed as a table.  igraph has one thread, so it runs where one is
-asked for; with ``--gpu`` a GPU counts, too.
+FOLDER has the graph files.  The contenders alternate on each graph.  A contender runs up to three times, and not again
+after its runs have taken ``--seconds``; medians of wall seconds and of processor seconds are printed as a table.
+igraph has one thread, so it is timed only with one thread.  With ``--gpu`` a GPU is a contender, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 from storage.graph.graph import Graph
 from storage.readers import read_graph
 
-#: Files, and whether their weights are left out.  Weights are whole: of decimals, others count other ties.
+#: Files, and whether their weights are left out.  Weights are whole numbers, because sums of decimals are rounded
+#: differently in other programs, which then count different ties.
 GRAPHS: Final = {
     "power.graph": True,
     "PGPgiantcompo.graph": True,
@@ -35,7 +36,10 @@ Scores = Any
 
 
 def contenders(graph: Graph, threads: int, gpu: bool = False) -> dict[str, Callable[[], Scores]]:
-    """Return what finds the betweenness of all vertices, not normalized, by name; conversions are done already."""
+    """Return functions that compute the betweenness of all vertices, not normalized, by the name of the program.
+
+    The graph has been converted for each program already.
+    """
     import igraph
     import networkit
 
@@ -73,19 +77,19 @@ def contenders(graph: Graph, threads: int, gpu: bool = False) -> dict[str, Calla
 
 
 def measured(graph: Graph, threads: int, seconds: float, gpu: bool = False) -> dict[str, tuple[float, float, int]]:
-    """Return the medians of wall and of processor seconds of each contender, and of how many runs.
+    """Return for each contender the medians of wall and of processor seconds, and the number of its runs.
 
     Args:
         graph: the graph.
-        threads: of each contender.
-        seconds: no run of a contender begins after so many seconds of its runs.
+        threads: the threads of each contender.
+        seconds: a contender whose runs have taken more than these seconds begins no further run.
         gpu: whether a GPU is a contender.
 
     Raises:
         SystemExit: two contenders do not agree.
     """
     runs = contenders(graph, threads, gpu)
-    right = runs["apsp"]()  # compiles, too
+    right = runs["apsp"]()  # this run also compiles the kernels
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for _ in range(RUNS):
         for name, run in runs.items():

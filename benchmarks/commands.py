@@ -1,12 +1,12 @@
-"""Whole commands for a GPU, from the shell's point of view: wall seconds, and the seconds of their phases.
+"""Times whole commands of ``apsp`` on a GPU: their wall seconds, and the seconds of their phases.
 
     python -m benchmarks.commands now=. before=FOLDER [--out FILE] [--fast FOLDER] [--rows plan,few,...]
     python -m benchmarks.commands --show FILE
 
-Each NAME=FOLDER is a program: a folder with its packages.  The caches of each program begin empty, except for what lies
-in its own folder; so a row that says *first* is the first command of its kind that this program runs, if the folder is
-fresh.  Graphs are random and directed, with four arcs a vertex and whole weights from 1 to 99; stores are written to
-``--fast``, a folder in memory by default.  Programs must agree on the summary of each row.
+Each NAME=FOLDER is a program: a folder with its packages.  The caches of each program are empty at the start, except
+for caches in its own folder.  So if that folder is fresh, a row *first* times the first command of its kind that the
+program runs.  Graphs are random and directed, with four arcs for each vertex and whole weights from 1 to 99.  Stores
+are written to ``--fast``, by default a folder in memory.  The programs must agree on the summary of each row.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Row:
     """A command that is run one or more times.
 
     Attributes:
-        key: the name by which ``--rows`` asks for it.
-        what: what is solved, for the table.
-        graph: vertices of the random graph, or the path of a file.
-        words: the options.
-        later: how often it is run again.
-        verb: the command.
+        key: the name of the row in ``--rows``.
+        what: a description of the solve, for the table.
+        graph: the number of vertices of the random graph, or the path of a file.
+        words: the options of the command.
+        later: how often the command is run again after the first run.
+        verb: the name of the command, such as ``solve``.
     """
 
     key: str
@@ -64,7 +64,7 @@ ROWS: Final = (
 
 
 def make_graph(n: int, folder: Path) -> Path:
-    """Return the file of a random graph of ``n`` vertices, written before or now."""
+    """Return the file of a random graph of ``n`` vertices; the file is written if it does not exist."""
     import numpy as np
     from scipy.sparse import csr_array, save_npz
 
@@ -131,7 +131,7 @@ def measure(programs: dict[str, Path], rows: list[Row], fast: Path, rome: Path) 
 
 
 def table(record: dict[str, Any]) -> list[str]:
-    """Return the table in Markdown: a line for the first and one for the best later command of each row."""
+    """Return the table in Markdown: for each row a line for its first run, and a line for the fastest later run."""
     names = record["programs"]
     lines = [f"| whole command, s | {' | '.join(names)} |", "| --- |" + " --- |" * len(names)]
     for row in ROWS:

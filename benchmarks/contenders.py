@@ -1,12 +1,13 @@
-"""One contender of ``benchmarks.waits`` in a process of its own: ours, ours at another commit, or another library.
+"""Measures one contender of ``benchmarks.waits`` in this process: apsp, an older commit of it, or another library.
 
-``python -P benchmarks/contenders.py NAME --threads T`` reads orders from standard input, one JSON object a line, and
-answers each with lines of JSON: ``{"ready": seconds}`` once the graph is there in the contender's own form, then what
-was measured.  Nothing of ``benchmarks`` is imported for ours, so ``PYTHONPATH`` decides which checkout is measured; in
-96d7eee modules have other names, which :class:`OldEngine` and :func:`ours` know.
+``python -P benchmarks/contenders.py NAME --threads T`` reads orders from standard input, one JSON object on each line,
+and answers each with two lines of JSON: ``{"ready": seconds}`` when the graph has the contender's own form, then the
+measurements.  For apsp nothing of ``benchmarks`` is imported, so ``PYTHONPATH`` decides which checkout is measured.
+In 96d7eee modules have other names, which :class:`OldEngine` and :func:`ours` know.  *SciPy's door* is the module of
+apsp that offers SciPy's functions.
 
-The process is bound to T processors before anything is imported, because SciPy's door and some libraries take all that
-there are.
+The process is bound to T processors before anything is imported, because SciPy's door and some libraries use all
+processors that they find.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-#: Seconds after which a measurement is not repeated, and projected seconds from which a peer searches some sources.
+#: Seconds after which a measurement is not repeated.  Predicted seconds of all sources from which on a peer searches
+#: only some sources.
 ENOUGH: Final = 0.8
 LONG: Final = 1.5
-#: What prepares arcs for searches, by the names of the functions whose result is kept; and the algorithms that search.
+#: The names of the functions that prepare arcs for searches, whose results are kept; and the algorithms that search.
 PREPARING: Final = ("_prepare", "_incoming", "_components", "_units")
 SEARCHES: Final = ("dijkstra", "bfs", "johnson")
 #: Seconds that the search of some sources should take.
@@ -34,7 +36,7 @@ SAMPLED: Final = 0.6
 
 
 def bind(threads: int) -> None:
-    """Let this process use so many processors."""
+    """Bind this process to ``threads`` processors, and tell libraries to use as many threads."""
     if hasattr(os, "sched_setaffinity"):
         mine = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, set(mine[:threads]))
@@ -43,12 +45,12 @@ def bind(threads: int) -> None:
 
 
 def load(path: str) -> Any:
-    """Return the graph in a file of ``benchmarks.waits``, of the class of the checkout that is measured."""
+    """Return the graph in a file of ``benchmarks.waits``, as an object of the checkout that is measured."""
     import numpy as np
 
     try:
         home = importlib.import_module("storage.graph.graph")
-    except ImportError:  # before the folders of storage
+    except ImportError:  # in older commits the package storage has no folders
         home = importlib.import_module("storage.graph")
     with np.load(path) as found:
         n = len(found["indptr"]) - 1
@@ -70,7 +72,7 @@ def distances(rows: Any, unreachable: float) -> list[Any]:
 
 
 class Engine:
-    """Planning and solving into an array in memory with its summary, of the present engine or of an older one."""
+    """Plans and solves into an array in memory, with the summary, with the engine of the checkout that is measured."""
 
     def __init__(self, threads: int) -> None:
         from engine.model.problem import Options
@@ -104,10 +106,10 @@ class Engine:
 
 @contextlib.contextmanager
 def preparing_counted() -> Iterator[list[float]]:
-    """Collect the seconds of preparing arcs for searches; what planning has prepared, the solve does not again.
+    """Collect the seconds of preparing arcs for searches while planning, which the solve does not repeat.
 
     Yields:
-        A list of seconds, which grows.
+        A list, to which the seconds of each preparation are appended.
     """
     from engine.model import backend
 
@@ -128,7 +130,7 @@ def preparing_counted() -> Iterator[list[float]]:
 
 
 class OldEngine:
-    """The same of commit 96d7eee."""
+    """Plans and solves as :class:`Engine` does, with the engine of commit 96d7eee."""
 
     def __init__(self, threads: int) -> None:
         self._options = importlib.import_module("engine.problem").Options(device="cpu", threads=threads)
@@ -167,7 +169,7 @@ def ours(graph: Any, runs: int, rows: list[int], threads: int, *, doors: bool = 
 
     Args:
         graph: the graph.
-        runs: later calls at most; there is one at least, and no more once calls have taken ``ENOUGH`` seconds.
+        runs: the most later calls; there is at least one, and none begins after calls have taken ``ENOUGH`` seconds.
         rows: the rows that are returned for comparison.
         threads: threads of the engine.
         doors: whether to measure SciPy's door, too.
@@ -188,7 +190,7 @@ def ours(graph: Any, runs: int, rows: list[int], threads: int, *, doors: bool = 
         began = time.perf_counter()
         for k in range(runs + 1):
             if which == "engine":
-                one = engine.measure(replace(graph))  # what is prepared for a graph belongs to the time
+                one = engine.measure(replace(graph))  # a new object, so that preparing the graph is timed in each call
                 matrix, unreachable = one.pop("answer")
                 times.append(one)
                 found[which] = distances(matrix[rows], unreachable)
@@ -204,7 +206,7 @@ def ours(graph: Any, runs: int, rows: list[int], threads: int, *, doors: bool = 
 
 
 def peer(name: str) -> Callable[[Any, int, list[int], int], Any]:
-    """Return what measures another library; it yields after the graph is made."""
+    """Return a generator function that measures another library: it yields once the graph is made, then the result."""
 
     def measure(graph: Any, runs: int, rows: list[int], threads: int) -> Any:
         from benchmarks.peers import DENSE, SPARSE
@@ -237,7 +239,7 @@ def peer(name: str) -> Callable[[Any, int, list[int], int], Any]:
 
 
 def _sampled(some: Any, n: int, rows: list[int], threads: int) -> dict[str, Any] | None:
-    """Return the seconds of all sources by those of some, as long as that is needed; None where all take little."""
+    """Search some sources, and return the seconds of all in proportion; None if all take less than ``LONG`` seconds."""
     import numpy as np
 
     order = np.random.default_rng(1).permutation(n).tolist()
@@ -260,7 +262,7 @@ def _sampled(some: Any, n: int, rows: list[int], threads: int) -> dict[str, Any]
 
 
 def agrees(found: list[Any], wanted: Any, *, integral: bool) -> bool:
-    """Return whether rows are SciPy's: exactly for whole numbers, else as far as float32 tells."""
+    """Return whether rows equal SciPy's rows: exactly for whole numbers, else to the precision of float32."""
     import numpy as np
 
     got = np.asarray([np.asarray(row, float) for row in found])
@@ -280,7 +282,7 @@ def answer(name: str, order: dict[str, Any], threads: int) -> None:
     if name in ("now", "old"):
         if order.get("compile"):
             for place in ("execution.trials", "devices.cpu.atonce.calls"):
-                with contextlib.suppress(ImportError, AttributeError):  # 96d7eee compiles while it plans
+                with contextlib.suppress(ImportError, AttributeError):  # 96d7eee lacks it: it compiles while it plans
                     mock.patch(f"engine.{place}.only_ready", contextlib.nullcontext).start()
         say({"ready": time.perf_counter() - began})
         told = ours(graph, order["runs"], rows, threads, doors=order.get("doors", True))
@@ -309,13 +311,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, required=True)
     given = parser.parse_args()
     bind(given.threads)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # libraries print on standard output, which must hold answers only
     if given.name not in ("now", "old"):
         sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     for line in sys.stdin:
         try:
             answer(given.name, json.loads(line), given.threads)
-        except Exception as error:  # the parent goes on with the others, and tells of it
+        except Exception as error:  # the parent records the failure, and continues with other contenders
             with contextlib.suppress(OSError):
                 say({"failed": f"{type(error).__name__}: {error}"[:300]})
 

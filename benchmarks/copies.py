@@ -1,9 +1,9 @@
-"""What a machine itself gives on all its processors: python -m benchmarks.copies [--copies 16] [--only WORD ...].
+"""Measures independent solves on all processors at once: python -m benchmarks.copies [--copies 16] [--only WORD ...].
 
-A solve on one thread is timed alone, and then in as many processes at once as there are copies, each on one thread with
-a graph of its own, with nothing shared but the machine.  The ratio of the two is the share of one processor's rate that
-remains when all work: clocks fall, and caches and memory are shared.  No solve on so many threads can be expected to
-have a better efficiency, so ``benchmarks/cores.py`` is read beside this.
+A solve on one thread is timed alone.  Then as many processes as there are copies solve at the same time, each on one
+thread with its own graph; they share only the machine.  The ratio of the two times is the share of a processor's rate
+that remains when all processors work, because clock rates fall, and caches and memory are shared.  One solve on as many
+threads can hardly have a better efficiency, so compare the results of ``benchmarks/cores.py`` with this share.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def timed(name: str, runs: int, barrier: Barrier | None, found: Any) -> None:
 
     Args:
         name: a case of ``benchmarks.cores``.
-        runs: solves that are timed, after one that is not.
+        runs: the number of timed solves, after a first one that is not timed.
         barrier: where copies wait for each other before every run; None if there is one copy.
         found: a queue that takes the list of seconds.
     """
@@ -47,7 +47,7 @@ def timed(name: str, runs: int, barrier: Barrier | None, found: Any) -> None:
 
 
 def together(name: str, copies: int, runs: int) -> float:
-    """Return the median seconds of a solve among ``copies`` that run at once."""
+    """Return the median seconds of the solves of ``copies`` processes that run at the same time."""
     spawn = multiprocessing.get_context("spawn")
     found, barrier = spawn.Queue(), spawn.Barrier(copies) if copies > 1 else None
     processes = [spawn.Process(target=timed, args=(name, runs, barrier, found)) for _ in range(copies)]

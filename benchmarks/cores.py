@@ -1,8 +1,8 @@
-"""How solves scale with threads: python -m benchmarks.cores [--threads 1,4,16] [--only WORD ...].
+"""Measures how solves scale with threads: python -m benchmarks.cores [--threads 1,4,16] [--only WORD ...].
 
-Each graph is planned and solved into memory by a named algorithm, the summary included; it prints one JSON object a
-line, with the least and the median of the seconds, and the seconds of planning with ``algorithm="auto"``.  A checkout
-of another commit is measured by the same script: ``PYTHONPATH=OTHER python benchmarks/cores.py``.
+Each graph is planned and solved into memory by a given algorithm, with the summary.  For each graph and number of
+threads the program prints a line with a JSON object: the least and the median seconds of the solves, and the seconds of
+planning with ``algorithm="auto"``.  ``PYTHONPATH=OTHER python benchmarks/cores.py`` measures another checkout.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def dense(n: int) -> Graph:
     return build_graph(tails[kept], heads[kept], weights, n=n, directed=True)[0]
 
 
-#: What makes each graph, and the algorithm that solves it.
+#: By name, the function that makes a graph, and the algorithm that solves it.
 CASES: Final[dict[str, tuple[Callable[[], Graph], str]]] = {
     "random 8,000": (lambda: random(8_000), "dijkstra"),
     "random 16,000": (lambda: random(16_000), "dijkstra"),
@@ -77,9 +77,9 @@ def measure(graph: Graph, algorithm: str, threads: int, runs: int = 6) -> dict[s
 
     Args:
         graph: the graph.
-        algorithm: what solves it.
-        threads: threads that solve.
-        runs: solves that are timed, after one that is not.
+        algorithm: the algorithm of the solves.
+        threads: threads of the solves.
+        runs: the number of timed solves, after a first one that is not timed.
     """
     options = Options(device="cpu", algorithm=algorithm, threads=threads)
     plan = make_plan(graph, options)

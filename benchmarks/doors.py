@@ -1,12 +1,14 @@
-"""The doors beside the libraries whose functions they carry, NetworkX and SciPy, and beside the engine itself.
+"""Times *doors*, modules of apsp that offer NetworkX's and SciPy's functions, beside these libraries and the engine.
 
     python -m benchmarks.doors [--out FILE.json] [--beside-engine]
 
-Each function is timed once cold and then three times, the best counts; conversions of the NetworkX graph are part of
-ours.  Threads are all that the process may use, except NetworkX's and SciPy's one.  nx-parallel 0.3 cannot
-be imported with NetworkX 3.6.  With ``--beside-engine`` only SciPy's door is timed, beside planning and solving the
-same graph into an array, of float64 for fractions, else of the plan's type: medians of seven calls each, in turn, in
-seconds and processor seconds.
+After a first run that compiles, each door is timed three times, and the best time counts; it includes the conversion of
+a NetworkX graph.  The library's own function is timed once.  Doors use all threads that the process may use; NetworkX
+and SciPy use one.  nx-parallel 0.3 is left out, because it cannot be imported with NetworkX 3.6.
+
+With ``--beside-engine`` only SciPy's door is timed, beside planning and solving the same graph into an array, whose
+type is float64 for fractions, else that of the plan.  Door and engine alternate; medians of seven calls are printed, in
+wall seconds and processor seconds.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ FUNCTIONS = {
 
 
 def best(call: Callable[[], Any], repeats: int = 3) -> float:
-    """Seconds of the fastest of some calls, iterators used up."""
+    """Return the seconds of the fastest of ``repeats`` calls; an iterator that a call returns is read to its end."""
     times = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -63,12 +65,12 @@ def best(call: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def by_apsp(function: Callable[..., Any], graph: Any, options: dict[str, Any]) -> Any:
-    """Return what a function of NetworkX answers for a copy of a graph, for which nothing is prepared."""
+    """Return the answer of the door of a NetworkX function, for a copy of a graph, for which nothing is cached."""
     return function(nx.Graph(graph), **options, backend="apsp")
 
 
 def networkx_rows(n: int) -> list[dict[str, Any]]:
-    """Every function on a random graph of n vertices and 4 n edges."""
+    """Return the times of every function on a random graph of n vertices and 4 n edges."""
     graph = random(n)
     tails = np.repeat(np.arange(n), np.diff(graph.indptr))
     original = nx.Graph()
@@ -86,7 +88,7 @@ def networkx_rows(n: int) -> list[dict[str, Any]]:
 
 
 def scipy_rows(n: int) -> list[dict[str, Any]]:
-    """SciPy's functions on the same kind of graph."""
+    """Return the times of SciPy's functions on a random graph of n vertices and 4 n edges."""
     graph = random(n)
     arcs = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(n, n))
     dense = arcs.toarray()
@@ -110,7 +112,7 @@ def scipy_rows(n: int) -> list[dict[str, Any]]:
 
 
 def beside_engine() -> list[dict[str, Any]]:
-    """SciPy's door beside the engine, on graphs of 1,000 to 8,000 vertices."""
+    """Return the times of SciPy's door and of the engine, on graphs of 1,000 to 8,000 vertices."""
     return [
         door_row("random, n = 1,000", random(1000)),
         door_row("random, n = 4,000", random(4000)),
@@ -123,7 +125,7 @@ def beside_engine() -> list[dict[str, Any]]:
 
 
 def complete(n: int) -> Graph:
-    """All arcs between n vertices, weights 1 … 999."""
+    """Return the graph with all arcs between n vertices, and weights from 1 to 999."""
     tails, heads = np.divmod(np.arange(n * n), n)
     return build_graph(tails, heads, np.random.default_rng(1).integers(1, 1000, n * n), n=n, directed=True)[0]
 
@@ -132,9 +134,9 @@ def door_row(name: str, graph: Graph, *, dense: bool = False) -> dict[str, Any]:
     """Time the engine and SciPy's door in turn.
 
     Args:
-        name: of the graph.
+        name: the name of the graph.
         graph: the graph.
-        dense: hand it to the door as a dense matrix.
+        dense: whether the door gets the graph as a dense matrix.
     """
     arcs = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
     given = arcs.toarray() if dense else arcs
@@ -152,7 +154,7 @@ def door_row(name: str, graph: Graph, *, dense: bool = False) -> dict[str, Any]:
             found = call()
             took = time.perf_counter() - began[0], time.process_time() - began[1]
             del found
-            if k:  # the first one compiles
+            if k:  # the first call is not counted, because it compiles
                 times[which].append(took)
     row: dict[str, Any] = {"graph": name, "n": graph.n, "arcs": graph.arcs}
     for which, found in times.items():
@@ -174,7 +176,7 @@ def main() -> None:
         if out:
             out.write_text(json.dumps(rows, indent=1) + "\n")
         return
-    for n in (500, 100):  # compile
+    for n in (500, 100):  # these runs compile the kernels; their times are not recorded
         networkx_rows(n)
         scipy_rows(n)
     print("measured:", flush=True)

@@ -1,7 +1,7 @@
-"""Seeded graphs of the shapes that shortest-path codes differ on.  Needs NumPy only.
+"""Makes seeded random graphs of shapes on which programs for shortest paths differ in speed.  Needs NumPy only.
 
-Every generator returns a clean :class:`storage.graph.graph.Graph`: int32 weights, vertices 0 … n - 1, undirected unless
-said.
+Every generator returns a :class:`storage.graph.graph.Graph` without loops and parallel edges, with int32 weights and
+vertices 0 … n - 1.  The graph is undirected unless the generator says otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def from_edges(n: int, u: Ints, v: Ints, weights: Ints, *, weighted: bool = True) -> Graph:
-    """The undirected graph of the edges {u, v}; self loops dropped, of parallel edges the first kept."""
+    """Return the undirected graph of the edges {u, v}, without loops; of parallel edges the first one is kept."""
     low, high = np.minimum(u, v), np.maximum(u, v)
     _, first = np.unique(low * n + high, return_index=True)
     first = first[low[first] != high[first]]
@@ -66,7 +66,7 @@ def grid(n: int, *, seed: int = 1) -> Graph:
 
 
 def road(n: int, *, seed: int = 1) -> Graph:
-    """A lattice with 3 of 10 streets missing and lengths that vary a hundredfold: sparse, long and thin like roads."""
+    """A lattice without 3 of 10 edges, and with lengths that vary a hundredfold: sparse and wide like roads."""
     side = round(n**0.5)
     edges = 2 * side * (side - 1)
     rng = np.random.default_rng(seed)
@@ -84,7 +84,8 @@ def ring(n: int, *, seed: int = 1) -> Graph:
 def chords(n: int, *, seed: int = 1) -> Graph:
     """A path of arcs of length 1 with 3 n chords, each longer than its stretch of the path.
 
-    Few arcs lead everywhere by chords, so that label correcting is misled again and again, and the path wins at last.
+    Chords lead everywhere in few arcs, but shortest paths use none of them.  So label-correcting searches first find
+    long ways over chords, and correct these distances again and again.
     """
     rng = np.random.default_rng(seed)
     u, v = rng.integers(0, n, (2, 3 * n))
@@ -96,7 +97,7 @@ def chords(n: int, *, seed: int = 1) -> Graph:
 
 
 def tails(n: int, *, seed: int = 1) -> Graph:
-    """The edges of :func:`random` with weights of a heavy tail: most short, some a hundred thousand times longer."""
+    """Edges as in :func:`random`, with heavy-tailed weights: most are small, some a hundred thousand times larger."""
     rng = np.random.default_rng(seed)
     weights = np.minimum(rng.pareto(0.5, 4 * n) * 10, 1e6).astype(np.int64) + 1
     return from_edges(n, rng.integers(0, n, 4 * n), rng.integers(0, n, 4 * n), weights)
@@ -109,7 +110,7 @@ def dense(n: int, *, seed: int = 1) -> Graph:
 
 
 def one_way(n: int, *, seed: int = 1) -> Graph:
-    """Four arcs a vertex, between vertices drawn evenly, in one direction each; weights 1 … 1,000."""
+    """A directed graph: 4 n arcs between vertices drawn evenly; weights 1 … 1,000."""
     rng = np.random.default_rng(seed)
     tails, heads = rng.integers(0, n, (2, 4 * n))
     return build_graph(tails, heads, rng.integers(1, 1001, 4 * n), n=n, directed=True)[0]

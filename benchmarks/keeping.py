@@ -1,15 +1,16 @@
-"""What it costs to keep a solve, and to solve from the disk: whole solves into sealed stores, side by side.
+"""Measures what commits cost, and what it costs to solve from the disk, with whole solves into sealed stores.
 
 Run ``python -m benchmarks.keeping [--n 12288] [--turns 3] [--folder FOLDER] [--interval SECONDS] [--only WORD]``; it
-prints Markdown tables and writes JSON to ``benchmarks/results/``.  Four ways take turns, forwards and backwards, so
-that what else the machine does meets all of them: in memory (recursive Floyd-Warshall), in rounds over host memory
-without and with commits, and in rounds over the working store with a quarter of the matrix in host memory, which
-commits, too.
+prints Markdown tables and writes JSON to ``benchmarks/results/``.  Four ways to solve alternate, in reverse order every
+other time, so that other work of the machine disturbs all of them alike: in memory (recursive Floyd-Warshall), in
+rounds over host memory without and with commits, and in rounds over the working store with commits, where host memory
+holds a quarter of the matrix.
 
-*Seconds* are those of the clock; *processor* are the seconds that all threads computed, system calls included, which
-compare even where other programs run beside.  Ways are compared turn by turn; medians of the turns are told.  What a
-commit costs is told in two ways: what its own threads computed, which is exact but leaves out what they take from the
-others' caches, and as the difference of solves with and without, which has all in it and the noise of two solves.
+*Seconds* are wall seconds.  *Processor* means the seconds that all threads computed, with system calls; they can be
+compared even while other programs run.  Ways are compared turn by turn, and the tables show medians over the turns.
+The cost of commits is measured in two ways.  The processor seconds of the committing threads are exact, but leave out
+the delay of other threads, whose caches they use.  The difference of solves with and without commits includes that
+delay, and the noise of two solves.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ DTYPE: Final = "float32"
 
 @dataclass
 class Way:
-    """One way to solve, and what its turns took."""
+    """One way to solve, and the measurements of its turns: ``seconds``, ``processor``, ``commits`` and others."""
 
     name: str
     plan: Plan
@@ -59,25 +60,25 @@ class Way:
     turns: list[dict[str, float]] = field(default_factory=list)
 
     def middle(self, what: str) -> float:
-        """The median of all turns."""
+        """Return the median of the measurement ``what`` over all turns."""
         return median(turn[what] for turn in self.turns)
 
     def against(self, base: Way, what: str) -> float:
-        """The median of the ratios to the same turns of another way."""
+        """Return the median of the ratios, turn by turn, of the measurement ``what`` to that of the way ``base``."""
         return median(one[what] / other[what] for one, other in zip(self.turns, base.turns, strict=True))
 
 
 def sample(n: int) -> Graph:
-    """Four arcs a vertex, between any two vertices."""
+    """Return a random directed graph with four arcs for each vertex."""
     rng = np.random.default_rng(n)
     tails, heads = rng.integers(0, n, (2, 4 * n))
     return build_graph(tails, heads, rng.random(4 * n).astype(np.float32), n=n, directed=True)[0]
 
 
 def quarter(graph: Graph, folder: Path) -> Tiling:
-    """What the planner chooses where panels and buffers may take a quarter of the matrix."""
+    """Return the tiling that the planner selects if panels and buffers may take a quarter of the matrix's bytes."""
     problem, machine, kind = describe(graph), survey(out=folder), work_type(np.dtype(DTYPE))
-    measured: dict[str, Any] = dict(disk_rates(folder, machine.threads))  # as the planner does
+    measured: dict[str, Any] = dict(disk_rates(folder, machine.threads))  # the planner measures the same rates
     machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)}, **measured)
     beside = machine.resident + PROCESS_BYTES + TILE_THREADS_BYTES + machine.threads * PACK_BYTES
     matrix = graph.n**2 * kind.itemsize
@@ -90,7 +91,7 @@ def quarter(graph: Graph, folder: Path) -> Tiling:
 
 
 def ways_for(graph: Graph, folder: Path, interval: float) -> list[Way]:
-    """The four ways."""
+    """Return the four ways to solve that are compared; ``interval`` is the seconds between two commits."""
     memory = make_plan(
         graph, Options(algorithm="recursive-floyd-warshall", dtype=DTYPE, device="cpu"), out=folder / "d"
     )
@@ -106,7 +107,7 @@ def ways_for(graph: Graph, folder: Path, interval: float) -> list[Way]:
 
 
 def turn(way: Way, graph: Graph, path: Path) -> None:
-    """Solve once and note seconds, processor seconds and commits."""
+    """Solve once, and append the measurements to the turns of ``way``; the store at ``path`` is removed again."""
     journals: list[Journal] = []
     real = Journal.__init__
 
@@ -129,7 +130,7 @@ def turn(way: Way, graph: Graph, path: Path) -> None:
 
 
 def bare_disk(folder: Path, size: int = 2**28) -> dict[str, float]:
-    """Bytes a second that one thread writes durably and reads again, past the system's cache."""
+    """Return the bytes a second that one thread writes and syncs, and that it reads again from the disk."""
     path, data = folder / "probe", np.zeros(size, np.uint8)
     began = time.perf_counter()
     with path.open("wb") as file:
@@ -160,7 +161,7 @@ def main() -> None:
         ways = [way for way in ways if way is ways[0] or arguments.only in way.name]
         disk = bare_disk(folder)
         small = sample(1500)
-        for way in ways:  # compiles
+        for way in ways:  # compile the kernels with a small graph
             plan = replace(way.plan, shape=(small.n, small.n))
             solve_to_store(small, Options(dtype=DTYPE), folder / way.name, plan=plan)
         for count in range(arguments.turns):
@@ -171,7 +172,7 @@ def main() -> None:
 
 
 def tell(ways: list[Way], n: int, disk: dict[str, float], interval: float) -> None:
-    """The tables, and the file."""
+    """Print the tables, and write the results into a file."""
     print("\n".join(rates_table(ways, n)))
     cost = costs(ways)
     lines = [
@@ -201,7 +202,7 @@ def tell(ways: list[Way], n: int, disk: dict[str, float], interval: float) -> No
 
 
 def rates_table(ways: list[Way], n: int) -> list[str]:
-    """Medians of what whole solves took, and of the ratios to the same turns in memory."""
+    """Return a table of the medians of whole solves, and of their ratios to the same turns in memory."""
     lines = [
         "| way | seconds | processor | 10^9 updates/s | share of in memory: seconds, processor | commits |",
         "|---|---|---|---|---|---|",
@@ -215,7 +216,7 @@ def rates_table(ways: list[Way], n: int) -> list[str]:
 
 
 def costs(ways: list[Way]) -> dict[str, dict[str, float]]:
-    """What commits took by the count of their own threads, and as the difference of solves with and without."""
+    """Return the cost of commits: the seconds of the committing threads, and the ratio of solves with and without."""
     found: dict[str, dict[str, float]] = {}
     for way in ways:
         if turns := [turn for turn in way.turns if turn["commits"]]:

@@ -1,12 +1,12 @@
-"""Writes the list of the kernels that solves use (``engine/execution/kernels.jsonl``), with what compiling each takes.
+"""Writes the list of the kernels that solves use, ``engine/execution/kernels.jsonl``, with their compile times.
 
     python -m benchmarks.kernel_list [--check]
 
-Every use solves small graphs in a process of its own, in a copy of the program without compiled kernels, and then once
-more: what waits for a compilation is left out the first time, and what it calls in turn is seen the second.
+Each *use*, such as ``dijkstra int32``, solves small graphs in its own process, in a copy of the program in which no
+kernel is compiled, and does so twice: the second solve also calls kernels for which the first one did not wait.
 
-``--check`` writes nothing, and ends with status 1 where a use needs a kernel that is not listed for it.  Write the list
-again after a change of the kernels, or of the types that they are called with.
+``--check`` writes nothing, and ends with status 1 if a use needs a kernel that is not in the list.  Write the list
+again if the kernels change, or the types with which they are called.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 VERTICES, ARCS = 200, 800
 TYPES: Final = ("uint16", "int32", "float32", "float64")
 DENSE: Final = ("recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring")
-#: Kinds of weights whose sums searches make in 16 and in 32 bits, although the distances are floats.
+#: Kinds of float weights whose sums searches compute as integers of 16 and of 32 bits.
 DECIMALS: Final = ["decimals", "heavy-decimals"]
 
 
@@ -90,7 +90,7 @@ def _planning() -> None:
         *(make_graph("whole", directed=directed) for directed in (True, False)),
         *(make_graph(kind) for kind in ("chain", "unit", "below", "heavy")),
         make_graph("whole", arcs=10),
-        # so long that a bound by the heaviest arcs does not prove the narrowest type
+        # paths may be so long that a bound by the heaviest arcs does not prove that the narrowest type is wide enough
         make_graph("whole", vertices=2000, arcs=8000),
         make_graph("chain", vertices=2000, arcs=8000),
         make_graph("chain", vertices=2000, arcs=2000),
@@ -127,7 +127,7 @@ def _in_memory(algorithm: str, dtype: str) -> None:
     kinds += {"dijkstra int32": ["heavy"], "dijkstra float32": DECIMALS}.get(f"{algorithm} {dtype}", [])
     for kind in kinds:
         graph, options = make_graph(kind), Options(device="cpu", algorithm=algorithm, dtype=dtype)
-        # short solves do without these kernels while they are not compiled
+        # short solves use these kernels only if they are compiled, so this test is switched off
         with mock.patch.object(calls, "only_ready", contextlib.nullcontext):
             solve_in_memory(graph, options)
             plan = make_plan(graph, options)
@@ -181,7 +181,7 @@ def _sums(dtype: str) -> None:
         for kind in ("fractions", "decimals") if dtype == "float64" else ("whole", "unit"):
             graph = make_graph(kind)
             quantities = {"whole": np.ones(graph.arcs, np.int32), "fraction": np.full(graph.arcs, 0.5)}
-            for sources in (None, (1, 2, 3)):  # side by side, and few rows, one by one
+            for sources in (None, (1, 2, 3)):  # many sources are searched together, few sources one by one
                 options = Options(dtype=dtype, algorithm="dijkstra", sources=sources, also=("whole", "fraction"))
                 path = Path(folder, "sums.zarr")
                 solve_to_store(replace(graph, quantities=quantities), options, path, overwrite=True)
@@ -253,7 +253,7 @@ def _betweenness() -> None:
     for kind in ("unit", "whole", "heavy", "decimals", "fractions", "chain"):
         graph = make_graph(kind)
         for arcs in (True, False):
-            for sources in (None, few):  # sixteen sources at a time, and by one search a source
+            for sources in (None, few):  # many sources are searched sixteen at a time, few sources one by one
                 betweenness(graph, Options(sources=sources, threads=1), arcs=arcs)
         assign(graph, trips, Options(threads=1))
     below = np.arange(1, 1000)  # a tree, which is folded
@@ -277,12 +277,12 @@ def _semirings() -> None:
 
 
 def uses() -> dict[str, Callable[[], None]]:
-    """Return what needs kernels, and a function that needs them all."""
+    """Return the uses by name, each with a function that calls all kernels that the use needs."""
     found: dict[str, Callable[[], None]] = {"plan": _planning}
     for algorithm in ("dijkstra", "bfs", "johnson", "partitioned", *DENSE):
         for dtype in TYPES:
             if algorithm == "johnson" and dtype == "uint16":
-                continue  # no negative distances
+                continue  # this type holds no negative distances
             found[f"{algorithm} {dtype}"] = partial(_basic, algorithm, dtype)
             if algorithm in ("dijkstra", "bfs"):
                 found[f"{algorithm} {dtype} in memory"] = partial(_in_memory, algorithm, dtype)
@@ -302,13 +302,13 @@ def uses() -> dict[str, Callable[[], None]]:
 
 
 def record(use: str) -> None:
-    """Do what ``use`` names, and print each kernel that it calls, with the seconds of its compilation."""
+    """Run the function of ``use``, and print each kernel that is called, with the seconds of its compilation."""
     from engine.execution import compiling
     from engine.execution.kernel_list import ListedKernel, types_text
     from engine.graph import kernels
     from engine.model.progress import WAITING
 
-    compiling._abreast = lambda *_: 1  # what other processes compile is not timed here
+    compiling._abreast = lambda *_: 1  # only this process compiles, because it cannot time other processes
     asked: dict[tuple[str, str, str], float] = {}
     last = threading.local()  # threads call kernels at the same time
 
@@ -321,21 +321,21 @@ def record(use: str) -> None:
     def timed(_: str) -> Iterator[None]:
         key, began = last.key, time.thread_time()
         yield
-        asked[key] = max(asked[key], round(time.thread_time() - began, 2))  # other threads wait for the same
+        asked[key] = max(asked[key], round(time.thread_time() - began, 2))  # a thread that only waited took no time
 
     compile_it = kernels.CompiledKernel.compile
 
-    def told(self: Any, signature: Any) -> Any:  # whatever thread it is called in
+    def told(self: Any, signature: Any) -> Any:  # sets the hooks in the calling thread, which may be any
         WAITING.asked, WAITING.announce = note, timed
         return compile_it(self, signature)
 
     kernels.CompiledKernel.compile = told  # type: ignore[method-assign]
-    for kernel in kernels.KERNELS.values():  # those that were imported before
+    for kernel in kernels.KERNELS.values():  # kernels that were imported before have kept the former method
         kernel.dispatcher.compile = partial(told, kernel)
     uses()[use]()
     for (module, name, types), seconds in list(asked.items()):
         listed = ListedKernel(module, name, types, seconds, ())
-        if not listed.is_ready():  # it was left out for the time being, as planning does
+        if not listed.is_ready():  # the use did not wait for this kernel, as planning does not
             listed.compile()
     for (module, name, types), seconds in asked.items():
         print(
@@ -344,7 +344,7 @@ def record(use: str) -> None:
 
 
 def record_each(names: list[str]) -> None:
-    """Record several uses, each in a process of its own that has imported what all of them need."""
+    """Record several uses, each in a forked process, in which the common modules are imported already."""
     import engine.api.solve
     import engine.execution.kernel_list
     import engine.interop.scipy_csgraph  # noqa: F401

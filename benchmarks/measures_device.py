@@ -1,11 +1,11 @@
-"""What measures take on a GPU: of hops while they are searched, of searches, and of a prepared graph.
+"""Times measures on a GPU: of hops counted during the search, of rows of searches, and of a prepared graph.
 
     python -m benchmarks.measures_device [GRAPH...] [--sources 131072] [--json FILE]
 
-Made graphs of a million vertices come first, from so many sources each: hops counted by level, hops by rows, and
-weights.  A GRAPH is a file of roads: it is prepared, and all its rows are measured.  Seconds are of whole calls,
-planning included, and of their searches: least of three calls after one that starts the GPU.  *Visits* are sources
-times arcs.
+Two random graphs of a million vertices come first: hops are counted by level from ``--sources`` sources, hops are
+measured by rows from a quarter of them, and weights from a sixteenth.  A GRAPH is a file of roads: it is prepared, and
+all its rows are measured.  The program prints the seconds of whole calls, with planning, and of their searches: the
+least of three calls after a first one that starts the GPU.  *Visits* are sources times arcs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CLOSENESS: Final = ("closeness", "harmonic", "eccentricity")
 
 
 def least(work: Callable[[], MeasureTable]) -> tuple[float, MeasureTable]:
-    """Return the least seconds of some calls, planning included, and the last result."""
+    """Return the least seconds of ``TIMES`` calls, with planning, and the last result."""
     work()
     seconds = []
     for _ in range(TIMES):
@@ -46,7 +46,7 @@ def least(work: Callable[[], MeasureTable]) -> tuple[float, MeasureTable]:
 
 
 def searched(name: str, graph: Graph, count: int, kept: list[dict[str, Any]], measures: tuple[str, ...]) -> None:
-    """Print and keep what measures of the rows of ``count`` sources take."""
+    """Print the seconds of measures of the rows of ``count`` sources, and append them to ``kept``."""
     sources = tuple(np.random.default_rng(1).choice(graph.n, min(graph.n, count), replace=False).tolist())
     options = Options(device="cuda", sources=sources)
     whole, found = least(lambda: measure(graph, options, measures=measures))
@@ -62,7 +62,7 @@ def searched(name: str, graph: Graph, count: int, kept: list[dict[str, Any]], me
 
 
 def prepared(path: str, kept: list[dict[str, Any]]) -> None:
-    """Print and keep what measures of all rows of a prepared graph take."""
+    """Print the seconds of measures of all rows of a prepared graph, and append them to ``kept``."""
     graph = read_graph(path)[0]
     rng = np.random.default_rng(1)
     columns = {name: rng.integers(0, 100, graph.n).astype(float) for name in "abc"}

@@ -1,11 +1,11 @@
-"""The tables of published papers with our column beside theirs.
+"""Prints the tables of published papers, with our figures in a column beside those of the paper.
 
     python -m benchmarks.papers            print the tables from the recorded results
     python -m benchmarks.papers --measure  on a GPU: measure every size, record, print
 
-Ours: device time between events, median, on graphs of the papers' kind: every vertex has four arcs to random others
-(m = 4n), whole numbers from 1 to 100 in float32.  Theirs: as printed, on their hardware, which is named.  A dash stands
-where a paper has no figure, or where ours was not measured.
+The columns *ours* hold medians of the device time between two CUDA events, on graphs like those of the papers: every
+vertex has four arcs to random vertices (m = 4n), with whole weights from 1 to 100 in float32.  The columns *theirs*
+hold the figures that the paper printed, for the hardware that the title names.  A dash means that there is no figure.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 RESULTS: Final = Path(__file__).parent / "results" / "gpu_papers.json"
 SEARCHES: Final = RESULTS.with_name("gpu_search.json")
 STREAMS: Final = RESULTS.with_name("gpu_stream_xing.json")
-#: Textbook peak: one addition and one minimum an update, 64 minima a clock and multiprocessor.
+#: Updates of a multiprocessor in one clock at the theoretical peak: 64 minima, each with one addition.
 UPDATES_A_CLOCK: Final = 64
 #: Sizes at which matrix products are timed against Floyd-Warshall.
 PRODUCTS: Final = (1024, 2048, 3072, 4096, 5120, 8192)
-#: Pivots of the naive order that are timed; the rest take as long.
+#: Number of pivots of the naive order that are timed; each of the other pivots takes the same time.
 NAIVE_PIVOTS: Final = 256
 _PLAIN: Final = r"""
 extern "C" __global__ void pivot(float* d, int n, int k) {
@@ -62,7 +62,8 @@ extern "C" __global__ void product(float* c, const float* a, const float* b, int
   c[(size_t)i * ldc + j] = r;
 }
 """
-#: Rates that other papers report for their fastest GPU code, 10^12 updates a second a GPU; two operations an update.
+#: Rates that other papers report for their fastest GPU code, in 10^12 updates a second for each GPU.  An update counts
+#: as two operations.
 RATES: Final = (
     ("DSNAPSHOT (Kannan et al., SC 2020), distributed, 24,576 V100, 136 PF/s", 136e15 / 24576 / 2e12),
     ("Sao et al. (HPDC 2021), with host offload, V100, about 5.3 TF/s a GPU", 5.3 / 2),
@@ -71,7 +72,7 @@ RATES: Final = (
 
 
 def sparse_weights(n: int, *, seed: int = 1, degree: int = 4) -> Any:
-    """The weight matrix of a graph with ``degree`` random arcs out of every vertex, float32, on the device."""
+    """Return the weight matrix (float32, on the device) of a graph with ``degree`` random arcs out of every vertex."""
     import cupy
 
     rng = cupy.random.RandomState(seed)
@@ -98,7 +99,7 @@ def measure(largest: int) -> None:
         start = sparse_weights(n)
         d = start.copy()
         if n <= 32768:
-            solver.close(d)  # builds kernels, allocates panels
+            solver.close(d)  # compiles the kernels, and allocates the panels
         repeats = 21 if n <= 2048 else 5 if n <= 8192 else 3 if n <= 16384 else 1
         ms = milliseconds(partial(solver.close, d), prepare=partial(cupy.copyto, d, start), repeats=repeats)
         record.add(table=1, n=n, ms=ms, rate_T=n**3 / ms * 1e-9)
@@ -118,7 +119,7 @@ def measure(largest: int) -> None:
 
 
 def _measure_others(record: Record, solver: Solver) -> None:
-    """Share of peak, products against Floyd-Warshall, naive and recursive orders."""
+    """Record the times of matrix products beside Floyd-Warshall, and those of the naive and the recursive orders."""
     import cupy
 
     from benchmarks.kernels.gpu_squaring import power
@@ -141,7 +142,10 @@ def _measure_others(record: Record, solver: Solver) -> None:
 
 
 def _orders(n: int, solver: Solver) -> dict[str, float]:
-    """Milliseconds of the naive, the recursive and our order; all but the first give the same matrix."""
+    """Return milliseconds of the naive, the recursive and our order; all but the naive one must give the same matrix.
+
+    Of the naive order, only ``NAIVE_PIVOTS`` pivots are run.
+    """
     import cupy
 
     from benchmarks.kernels.gpu_timing import milliseconds
@@ -166,7 +170,7 @@ def _orders(n: int, solver: Solver) -> dict[str, float]:
 
 
 class _Plain:
-    """The simple kernels that the naive and the recursive order are measured with."""
+    """The simple kernels with which the naive and the recursive order are measured."""
 
     def __init__(self) -> None:
         import cupy
@@ -175,13 +179,16 @@ class _Plain:
         self._cupy, self._pivot, self._product = cupy, module.get_function("pivot"), module.get_function("product")
 
     def naive(self, d: Any, pivots: int) -> None:
-        """One launch for each of the first ``pivots`` vertices, one thread an entry."""
+        """Relax all entries over each of the first ``pivots`` vertices: a launch for each vertex, a thread an entry."""
         n = len(d)
         for k in range(pivots):
             self._pivot((n // 256, n), (256,), (d, self._cupy.int32(n), self._cupy.int32(k)))
 
     def recursive(self, d: Any, solver: Solver, base: int = 1024) -> None:
-        """Closure by halves over a product through tiles of 32 in shared memory; blocks of ``base`` as ours."""
+        """Close a matrix recursively by halves, with products over tiles of 32 x 32 in shared memory.
+
+        Our own kernel closes blocks of up to ``base`` vertices.
+        """
         n = len(d)
         if n <= base:
             solver.ahead.close(d)
@@ -201,7 +208,7 @@ class _Plain:
 
 
 def tables(record: dict[str, Any]) -> list[str]:
-    """Markdown, from a recorded result."""
+    """Return the tables of one device in Markdown, from a recorded result."""
     ones = {row["n"]: row for row in record["rows"] if row["table"] == 1}
     many = {(row["graphs"], row["n"]): row for row in record["rows"] if row["table"] == 2}
     clock = "-".join(map(str, sorted(set(record["sm_clock_mhz_under_load"]))))
@@ -231,7 +238,7 @@ def tables(record: dict[str, Any]) -> list[str]:
 
 
 def searches(record: dict[str, Any]) -> list[str]:
-    """Markdown of the batched searches, from what ``benchmarks.kernels.gpu_search`` recorded."""
+    """Return the tables of batched searches in Markdown, from a record of ``benchmarks.kernels.gpu_search``."""
     rows = [row for row in record["rows"] if "ms" in row and row.get("form") != "floyd-warshall"]
     orders = {row["n"]: row["ms"] for row in record["rows"] if row.get("form") == "floyd-warshall"}
     lines = [
@@ -291,7 +298,11 @@ def _products(record: dict[str, Any]) -> list[str]:
 
 
 def streams(record: dict[str, Any]) -> list[str]:
-    """Markdown of matrices beyond the memory of the device, from what ``benchmarks.kernels.gpu_stream`` recorded."""
+    """Return a table in Markdown of matrices that exceed the memory of the device.
+
+    Args:
+        record: a record of ``benchmarks.kernels.gpu_stream``.
+    """
     ours = {row["n"]: (row["synchronous_s"], row["asynchronous_s"]) for row in record["rows"]}
     lines = [
         "",

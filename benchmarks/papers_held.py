@@ -1,4 +1,4 @@
-"""The figures that published papers print, for the tables of ``benchmarks.papers``."""
+"""Figures from published papers, for the tables of ``benchmarks.papers``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 PAPER: Final = "Takafuji, Nakano, Ito: single-kernel blocked Floyd-Warshall, NVIDIA V100"
 
-#: Takafuji et al., Table I: n -> milliseconds of the single kernel, one graph.  65,536 is not in the paper.
+#: Takafuji et al., Table I: n -> milliseconds of the single kernel, one graph.  The paper has no n = 65,536.
 TABLE_1: Final[dict[int, float | None]] = {
     64: 0.0388,
     128: 0.0737,
@@ -20,7 +20,7 @@ TABLE_1: Final[dict[int, float | None]] = {
     32768: 24897.0,
     65536: None,
 }
-#: Takafuji et al., Table II: (graphs, n) -> milliseconds of one launch; only rows whose figure we hold have theirs.
+#: Takafuji et al., Table II: (graphs, n) -> milliseconds of one launch; None where we do not have the paper's figure.
 TABLE_2: Final[dict[tuple[int, int], float | None]] = {
     (4, 64): None,
     (64, 64): None,
@@ -32,7 +32,7 @@ TABLE_2: Final[dict[tuple[int, int], float | None]] = {
     (64, 1024): 50.2,
 }
 #: Okuyama, Ino, Hagihara: Fast blocked Floyd-Warshall algorithm on the GPU (in Japanese), 2010, Table 1: n ->
-#: milliseconds of the iterative methods A and B and of the recursive one, tiles of 32.  Table 3 has shares of the peak.
+#: milliseconds of the iterative methods A and B, and of the recursive method, with tiles of 32 x 32.
 OKUYAMA: Final = "Okuyama, Ino, Hagihara 2010, Table 1: GeForce GTX 280, random graphs, m = 4n"
 SHARES: Final[dict[int, tuple[float, float, float] | None]] = {
     128: (0.404, 0.567, 0.561),
@@ -45,8 +45,8 @@ SHARES: Final[dict[int, tuple[float, float, float] | None]] = {
     16384: None,
 }
 #: Okuyama, Ino, Hagihara: A task parallel algorithm for computing the costs of all-pairs shortest paths on the
-#: CUDA-compatible GPU (ISPA 2008), Table 1: n -> seconds of Harish and Narayanan's search of one source at a time, of
-#: theirs, and of Floyd-Warshall on the GPU.
+#: CUDA-compatible GPU (ISPA 2008), Table 1: n -> seconds of Harish and Narayanan's search from one source at a time, of
+#: the authors' search, and of Floyd-Warshall on the GPU.
 TASK_PARALLEL: Final = "Okuyama, Ino, Hagihara 2008, Table 1: GeForce 8800 GTX, batched searches, m = 4n"
 TABLES_2008: Final[dict[int, tuple[float, float, float | None]]] = {
     1024: (0.827, 0.044, 0.131),
@@ -66,7 +66,7 @@ XING_1: Final = {
     4096: (12.745, 2.106),
     5120: (25.865, 3.962),
 }
-#: The same, Table 2, more than the GPU's memory: n -> seconds in synchronous batches, and in streams.
+#: Xing et al., Table 2, matrices larger than the GPU's memory: n -> seconds in synchronous batches, and in streams.
 XING_2: Final = {
     11264: (405.054, 244.7),
     12288: (515.83, 291.83),
@@ -74,5 +74,5 @@ XING_2: Final = {
     14336: (774.71, 448.88),
     15360: (919.038, 533.92),
 }
-#: Fixstars' table (GeForce GTX 980): n -> milliseconds, naive and recursive with the product.
+#: Fixstars' table (GeForce GTX 980): n -> milliseconds of the naive order, and of the recursive order with products.
 LARGE: Final[dict[int, tuple[float | None, float]]] = {8192: (25460.0, 604.0), 16384: (None, 4685.0)}

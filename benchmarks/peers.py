@@ -1,11 +1,11 @@
-"""All-pairs shortest paths against SciPy, igraph, NetworKit, rustworkx and NetworkX, on the same graphs in one run.
+"""Compares apsp with SciPy, igraph, NetworKit, rustworkx and NetworkX, on the same graphs in one run.
 
 Run ``python -m benchmarks.peers [--threads 2] [--data FOLDER] [--only WORD ...]``; it prints Markdown tables and
-writes JSON to ``benchmarks/results/``.  Every measurement has a process of its own (so that peak memory is its own):
-best wall seconds of several runs after a warm-up, and peak memory above what was there before, the graph in the
-library's own form being there.  The whole matrix must be there at the end, in whatever form the library gives it;
-sampled rows are compared with ours.  On a busy machine compare by processor time (``--by processor``): seconds of all
-threads together, which flatters those that leave processors idle.
+writes JSON to ``benchmarks/results/``.  Every library is measured in a new process, so that its peak memory is its own.
+The figures are the best wall seconds of several runs after a warm-up, and the growth of memory to its peak after the
+graph has the library's own form.  A run must leave the whole matrix in memory, in the form that the library uses; some
+rows are compared with ours.  On a busy machine compare processor seconds of all threads together (``--by processor``),
+which favour libraries that leave processors idle.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ import numpy.typing as npt
 from benchmarks import graphs
 from storage.graph.graph import Graph
 
-#: Stop repeating a measurement after so many seconds or runs; give a peer up after so long.
+#: The seconds, and the number of runs, after which a measurement is not repeated; the most seconds to wait for a peer.
 ENOUGH_SECONDS: Final = 2.0
 ENOUGH_RUNS: Final = 5
 PATIENCE_SECONDS: Final = 300
 
-#: Real graphs taken from ``--data``: file, and whether hops are asked for.
+#: Real graphs in the folder ``--data``: the file, and whether every arc counts 1.
 REAL: Final = {
     "rome99": ("rome99.gr", False),
     "graph_23rd": ("graph_23rd.gr", False),
@@ -47,7 +47,7 @@ REAL: Final = {
 
 @dataclass(frozen=True)
 class Case:
-    """One graph: how it is made, and what is asked of it."""
+    """One graph: its file, or the name of its generator with ``n`` vertices, and whether every arc counts 1 (unit)."""
 
     name: str
     n: int
@@ -55,7 +55,7 @@ class Case:
     file: str | None = None
 
     def load(self) -> Graph:
-        """The graph."""
+        """Make or read the graph."""
         if self.file is None:
             graph = graphs.GENERATORS[self.name.split()[0]](self.n)
         else:
@@ -67,7 +67,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured: best wall and processor seconds, peak bytes above the start, and sampled rows."""
+    """The best wall and processor seconds, the peak of memory in bytes above that before the runs, and some rows."""
 
     seconds: float
     processor: float
@@ -76,12 +76,12 @@ class Result:
 
 
 def sample(n: int) -> list[int]:
-    """Sources whose rows are compared."""
+    """Return the sources whose rows are compared."""
     return [0, n // 3, n - 1]
 
 
 def coo(graph: Graph) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Tails, heads and weights; each edge of an undirected graph once."""
+    """Return tails, heads and weights, with each edge of an undirected graph once."""
     tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
     keep = np.ones(graph.arcs, bool) if graph.directed else tails < heads
     return tails[keep], heads[keep], graph.weights[keep]
@@ -92,7 +92,7 @@ Solver = Callable[[Graph, bool, int], tuple[Callable[[], Any], Callable[[Any, in
 
 
 def searches(graph: Graph, unit: bool, threads: int) -> tuple[Callable[[], Any], Callable[[Any, int], Any]]:
-    """Ours: one search per source."""
+    """Return the solver of apsp that searches from each source."""
     from engine.devices.cpu.backend import CpuBackend
     from engine.model.backend import Arcs
 
@@ -101,7 +101,7 @@ def searches(graph: Graph, unit: bool, threads: int) -> tuple[Callable[[], Any],
 
     def solve() -> npt.NDArray[Any]:
         out = np.empty((graph.n, graph.n), kind)
-        # new Arcs each time: what is prepared for a graph belongs to the time
+        # a new object Arcs in each run, so that preparing the arcs is timed
         arcs = Arcs(graph.indptr, graph.heads, graph.weights)
         backend.search(arcs, np.arange(graph.n), out, unit=unit)
         return out
@@ -110,7 +110,7 @@ def searches(graph: Graph, unit: bool, threads: int) -> tuple[Callable[[], Any],
 
 
 def dense(graph: Graph, unit: bool, threads: int) -> tuple[Callable[[], Any], Callable[[Any, int], Any]]:  # noqa: ARG001
-    """Ours: recursive Floyd-Warshall."""
+    """Return the solver of apsp that uses the recursive Floyd-Warshall."""
     from engine.algorithms import floyd_warshall
     from engine.devices.cpu.backend import CpuBackend
     from engine.model.dtypes import WORK_TYPES
@@ -237,12 +237,12 @@ DENSE: Final[dict[str, Solver]] = {
     "NetworkX": _networkx_dense,
 }
 
-#: Above these numbers of vertices a peer takes minutes, or its matrix of Python objects more memory than there is.
+#: The most vertices for each peer: with more, it takes minutes, or its matrix of Python objects exceeds the memory.
 LIMITS: Final = {"NetworkX": 1_200, "rustworkx": 8_200, "igraph": 8_200, "SciPy": 8_200, "NetworKit": 17_000}
 
 
 def resident(field: str) -> int:
-    """Bytes of memory of this process: ``VmRSS`` now, ``VmHWM`` at most since the last ``forget_peak``."""
+    """Return the bytes of memory of this process: ``VmRSS`` at present, ``VmHWM`` at the peak since ``forget_peak``."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024
@@ -250,13 +250,13 @@ def resident(field: str) -> int:
 
 
 def forget_peak() -> None:
-    """Hand freed memory back to the system, so that using it again shows, and start ``VmHWM`` anew."""
+    """Return freed memory to the system, so that its next use counts in ``VmHWM``, and reset ``VmHWM``."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def measure(solver: Solver, case: Case, threads: int) -> Result:
-    """Run in a process of its own: warm up on a small graph, then the best of several runs."""
+    """Warm up on a small graph, then return the best of several runs; to be called in a new process."""
     small = graphs.random(200)
     solver(graphs.hops(small) if case.unit else small, case.unit, threads)[0]()
     graph = case.load()
@@ -271,7 +271,7 @@ def measure(solver: Solver, case: Case, threads: int) -> Result:
         answer = solve()
         wall, processor = min(wall, time.perf_counter() - start), min(processor, time.process_time() - used)
         peak = resident("VmHWM") - before if run == 0 else peak
-        # never the first run alone, unless it is long: it may still be loading code
+        # a short first run is always repeated, because it may include the loading of code
         if time.perf_counter() - began > (ENOUGH_SECONDS if run else 10 * ENOUGH_SECONDS):
             break
     return Result(wall, processor, peak, [[float(x) for x in row(answer, u)] for u in sample(graph.n)])
@@ -282,7 +282,7 @@ def _child(pipe: Any, table: str, name: str, case: Case, threads: int) -> None:
 
 
 def attempt(table: str, name: str, case: Case, threads: int) -> Result | None:
-    """Measure in a new process; None where the peer is not installed, fails or takes too long."""
+    """Measure in a new process; return None if the peer is not installed, fails or takes too long."""
     context = multiprocessing.get_context("spawn")
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(send, table, name, case, threads))
@@ -298,7 +298,7 @@ def attempt(table: str, name: str, case: Case, threads: int) -> Result | None:
 
 
 def cases(data: Path | None) -> dict[str, list[Case]]:
-    """The two tables."""
+    """Return the graphs of the two tables, ``sparse`` and ``dense``."""
     sparse = [Case(f"{kind}", n) for kind in ("random", "rmat", "grid", "road") for n in (1_000, 4_000, 16_000)]
     sparse += [Case("ring", 4_000)]
     if data is not None:
@@ -310,7 +310,7 @@ def cases(data: Path | None) -> dict[str, list[Case]]:
 
 
 def compare(table: str, case: Case, threads: int) -> dict[str, Any]:
-    """One row of a table: seconds and memory of all, those that answer otherwise than ours marked."""
+    """Return one row of a table: seconds and memory of each library, and whether its rows agree with ours."""
     graph = case.load()
     row: dict[str, Any] = {"case": case.name, "n": graph.n, "arcs": graph.arcs, "result": 4 * graph.n**2, "solvers": {}}
     ours = attempt(table, "apsp", case, threads)
@@ -332,7 +332,7 @@ def compare(table: str, case: Case, threads: int) -> dict[str, Any]:
 
 
 def facts(threads: int) -> dict[str, Any]:
-    """What a result needs to be understood later."""
+    """Return the facts that later readers of a result need: commit, processor, threads, date and versions."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     model = platform.processor()
     if Path("/proc/cpuinfo").exists():
@@ -352,9 +352,9 @@ def facts(threads: int) -> dict[str, Any]:
 
 
 def markdown(title: str, rows: Sequence[dict[str, Any]], names: Sequence[str], by: str = "seconds") -> str:
-    """A table: our seconds, then how many times as long each other takes, and memory against the result's bytes.
+    """Return a table: our seconds, other seconds divided by ours, and our peak memory divided by the matrix's bytes.
 
-    ``by``: ``seconds`` (wall) or ``processor`` (seconds of all threads together).
+    ``by`` selects ``seconds`` (wall) or ``processor`` (processor seconds of all threads together).
     """
     head = ["graph", "n", "arcs", "apsp, s", *(f"{name}" for name in names if name != "apsp"), "memory / result"]
     lines = [f"\n### {title}\n", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]

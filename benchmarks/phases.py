@@ -1,9 +1,9 @@
-"""Where the time of solves goes on many threads: python -m benchmarks.phases [--threads 1,16] [--only WORD ...].
+"""Shows where solves on many threads spend time: python -m benchmarks.phases [--threads 1,16] [--only WORD ...].
 
-Each graph of ``benchmarks.cores`` is solved into memory by its algorithm, and the best of some runs is shown: for each
-phase its seconds, the processors that were busy, and the seconds in which the team of threads shared a kernel, with
-what its threads did meanwhile (seconds of all threads together: busy by the processor's clock, and waiting for the last
-thread or for a processor).  One JSON object a line.
+Each graph of ``benchmarks.cores`` is solved into memory by its algorithm.  For each graph the program prints the phases
+of the fastest run as a JSON object on one line.  A phase has its seconds, its processor seconds, and facts about the
+kernels that a team of threads shared: ``runs``; ``shared``, their wall seconds; ``busy``, the processor seconds of all
+threads; ``waiting``, the seconds that threads waited for the last thread or for a processor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engine.model.rows import ArraySink
 
 
 class Phases(Monitor):
-    """Counts seconds and processor seconds of each phase, and those of shared kernels."""
+    """Counts seconds and processor seconds of each phase, and of the kernels that a team of threads shared in it."""
 
     def __init__(self) -> None:
         self.found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -37,7 +37,7 @@ class Phases(Monitor):
         """Begin a phase.
 
         Args:
-            phase: its name.
+            phase: the name of the phase.
             total: ignored.
             unit: ignored.
         """
@@ -47,12 +47,12 @@ class Phases(Monitor):
         self._name, self._wall, self._used = phase, now, used
 
     def shared(self, wall: float, threads: int, busy: float, kernel: str) -> None:
-        """Count one run of a team.
+        """Count one run of a kernel by a team of threads.
 
         Args:
-            wall: its seconds.
-            threads: threads that took part.
-            busy: processor seconds of all of them.
+            wall: the wall seconds of the run.
+            threads: the number of threads that took part.
+            busy: processor seconds of all these threads.
             kernel: the name of the kernel.
         """
         for name in ("", f" {kernel}"):
@@ -65,7 +65,7 @@ class Phases(Monitor):
 
 @contextlib.contextmanager
 def watched(phases: Phases) -> Iterator[None]:
-    """Let ``phases`` see all runs of teams meanwhile."""
+    """Context manager: within it, report all runs of teams of threads to ``phases``."""
     plain = Team.run
 
     def run(team: Team, kernel: Callable[..., object], *args: object, most: int | None = None) -> None:
@@ -86,7 +86,7 @@ def watched(phases: Phases) -> Iterator[None]:
 
 
 def profile(name: str, threads: int, runs: int) -> dict[str, Any]:
-    """Return the phases of the fastest of some solves."""
+    """Return the phases of the fastest of ``runs`` + 1 solves of the case ``name``."""
     make, algorithm = CASES[name]
     graph, options = make(), Options(device="cpu", algorithm=algorithm, threads=threads)
     plan, best = make_plan(graph, options), (float("inf"), Phases())

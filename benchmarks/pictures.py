@@ -1,7 +1,7 @@
-"""The plots of ``docs/numbers.md``: ``python -m benchmarks.pictures`` draws all of them from ``benchmarks/results``.
+"""Draws the plots of ``docs/numbers.md`` from ``benchmarks/results``: ``python -m benchmarks.pictures``.
 
-Each SVG holds a digest of the series that it shows, so that a test can tell whether it is current without drawing it
-again: another version of matplotlib writes other bytes for the same picture.
+Each SVG file holds a digest of the series that it shows, by which a test finds out whether the file is up to date.  The
+test cannot draw it again and compare, because each version of matplotlib writes different bytes for the same picture.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Chart:
     """One picture: lines over x, or bars in groups.
 
     Attributes:
-        title, x, y: what stands at the top and at the axes.
-        series: points (x, y) by name; of bars, x is the name of the group.
-        kind: ``lines`` (both axes logarithmic), ``speed-up`` (the same to the base 2, and the last line is the ideal),
-            ``bars`` (logarithmic) or ``shares`` (bars, per cent).
-        level: a height to mark, with its name.
+        title, x, y: the texts at the top and at the axes.
+        series: points (x, y) by the name of the series; for bars, x is the name of a group.
+        kind: ``lines`` (both axes logarithmic), ``speed-up`` (both axes logarithmic to the base 2, and the last line is
+            the ideal speed-up), ``bars`` (vertical axis logarithmic) or ``shares`` (bars, vertical axis linear).
+        level: a height that is marked with a horizontal line, and the name of this line; None for no line.
     """
 
     title: str
@@ -44,12 +44,12 @@ class Chart:
 
     @property
     def digest(self) -> str:
-        """Of everything that is shown."""
+        """The digest of everything that the chart shows."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
 def result(name: str) -> Any:
-    """The newest result of that name."""
+    """Return the content of the newest result file whose name matches the pattern ``name``."""
     found = sorted(RESULTS.glob(f"{name}.json"))
     if not found:
         raise FileNotFoundError(f"no {name}.json in {RESULTS}")
@@ -57,7 +57,7 @@ def result(name: str) -> Any:
 
 
 def peers() -> Chart:
-    """How many times our time other libraries take, on graphs of some four thousand vertices."""
+    """Return the chart of the times of other libraries divided by ours, on graphs of about four thousand vertices."""
     series: dict[str, list[tuple[Any, float]]] = {}
     for row in result("peers-*")["tables"]["sparse"]:
         seconds = {name: each["seconds"] for name, each in row["solvers"].items() if each.get("seconds")}
@@ -70,7 +70,7 @@ def peers() -> Chart:
 
 
 def algorithms() -> Chart:
-    """Microseconds a row of the planner's choice and of the fastest peer, roads and meshes."""
+    """Return the chart of microseconds for each row, of the planner's choice and of the fastest peer, on roads."""
     ours, theirs = [], []
     rows = {row["graph"]: row for row in result("regret-*")["rows"]}
     for row in sorted(rows.values(), key=lambda each: each["n"]):
@@ -128,7 +128,7 @@ def searches() -> Chart:
     return Chart(title, "vertices", "milliseconds, whole matrix", {"bellman-ford": list(points.items())}, "lines")
 
 
-#: Cases of ``benchmarks.cores`` that the picture shows, one an algorithm, and how they are named there.
+#: Cases of ``benchmarks.cores`` that the picture of threads shows, and their names in the picture.
 CURVES = {
     "random 16,000": "searches, random, n = 16,000",
     "grid 128, searches": "searches, grid 128²",
@@ -139,7 +139,7 @@ CURVES = {
 
 
 def threads() -> Chart:
-    """How many times as fast several threads solve as one."""
+    """Return the chart of the speed-up of several threads over one thread."""
     rows = result("cores-*")["runs"][-1]["rows"]
     single = {row["graph"]: row["least"] for row in rows if row["threads"] == 1}
     series: dict[str, list[tuple[Any, float]]] = {}
@@ -164,7 +164,7 @@ CHARTS: Mapping[str, Callable[[], Chart]] = {
 
 
 def draw(chart: Chart, path: Path) -> None:
-    """Write the picture, the same bytes each time."""
+    """Write the picture; repeated calls write the same bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -214,11 +214,11 @@ def _bars(axes: Axes, chart: Chart) -> None:
         axes.set_yscale("log")
     bottom, top = axes.get_ylim()
     bottom = bottom if chart.level is None else min(bottom, 0.8 * chart.level[0])
-    axes.set_ylim(bottom, top * (1.8 if chart.kind == "bars" else 1.12))  # room for the legend
+    axes.set_ylim(bottom, top * (1.8 if chart.kind == "bars" else 1.12))  # leaves space for the legend
 
 
 def main() -> None:
-    """Draw all of them, or those that are named."""
+    """Draw the pictures that the command line names, or all of them."""
     for name in sys.argv[1:] or CHARTS:
         draw(CHARTS[name](), FOLDER / f"{name}.svg")
 

@@ -1,15 +1,16 @@
-"""What planning costs beside the solve that follows, step by step, in processor time and in counted work.
+"""Measures what planning costs beside the solve that follows, step by step, in processor time and in counted work.
 
     python -m benchmarks.planning [--graphs FOLDER] [--threads 2,16] [--only WORD ...] [--runs 5] [--json FILE]
 
-The made graphs of ``benchmarks.waits``, and the real ones that its ``--prepare`` has written to a folder.  Each is
-planned and solved into memory, and solved by the same plan without anything that planning has found, in turns; the
-least of each counts.  *Not kept* is planning and the solve after it, less that solve alone: what the user pays for the
-choice.  Processor seconds are those of all threads together, so that more threads than processors may be asked for:
-what is counted is the work that planning makes for so many threads, not how long they take.
+The graphs are the generated ones of ``benchmarks.waits``, and the real ones that its ``--prepare`` has written to
+FOLDER.  Each run plans a graph and solves it into memory, and then solves it again by the same plan, but without the
+facts that planning has found.  The least of each time over the runs counts.  *Not kept* is the time of planning and
+the solve after it, minus the time of the solve alone: the cost of the choice.  Processor seconds are those of all
+threads together, so there may be more threads than processors: the work that planning does for so many threads is
+measured, and not how long it takes.
 
-*Rows tried* are searched by trials, *thrown away* are those of them that the solve searches again, *parts* tells
-whether a partition was made, and whether the solve used it.
+*Rows tried* are the rows that trials search, *thrown away* are those of them that the solve searches again, and *parts*
+says whether planning made a partition.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from engine.model.problem import Options
 from engine.model.rows import ArraySink
 from storage.graph.graph import Graph
 
-#: The steps of planning: the module in which a function is looked up, its name, and what it is called in the tables.
+#: The steps of planning: the module that calls the step's function, the function, and the name of the step in tables.
 STEPS: Final = (
     (planning, "describe", "describe"),
     (planning, "survey", "machine"),
@@ -57,7 +58,7 @@ STEPS: Final = (
 
 
 class Steps:
-    """Processor seconds of the steps of planning, each without those inside it, and the rows that trials search."""
+    """Counts processor seconds of the steps of planning, each without nested steps, and the rows that trials search."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -83,7 +84,7 @@ class Steps:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Count while the context lasts."""
+        """Context manager: within it, all steps of planning are counted."""
         search = trials.SearchTrial._search
 
         def one(trial: Any, backend: Any, count: int, **given: Any) -> float:
@@ -100,7 +101,7 @@ class Steps:
 
 
 def once(graph: Graph, options: Options) -> dict[str, Any]:
-    """Plan and solve a graph, and solve it alone; return processor seconds of each and what planning did."""
+    """Plan and solve a graph, then only solve it; return the processor seconds of each, and what planning did."""
     steps, profile = Steps(), GraphProfile(graph)
     began = time.process_time()
     with steps.watch():
@@ -123,18 +124,18 @@ def once(graph: Graph, options: Options) -> dict[str, Any]:
 
 def _solved(profile: GraphProfile, plan: Plan, options: Options) -> float:
     sink = ArraySink(plan.shape, WORK_TYPES[plan.dtype].dtype)
-    sink.array.fill(0)  # memory that is new to the process belongs to neither
+    sink.array.fill(0)  # touches new memory before the clock starts, so that page faults are not timed
     began = time.process_time()
     solve(profile, plan, options, sink)
     return time.process_time() - began
 
 
 def measure(name: str, graph: Graph, threads: int, runs: int) -> dict[str, Any]:
-    """Return the least seconds of some runs, and what the runs did."""
+    """Return the least processor seconds of ``runs`` runs, and facts about them, such as the rows tried."""
     options = Options(device="cpu", threads=threads)
     with (
         mock.patch.object(survey, "usable_processors", return_value=threads),
-        # the first run compiles what planning would not wait for
+        # this first run, which is not timed, also compiles the kernels for which planning would not wait
         mock.patch.object(trials, "only_ready", ExitStack),
         mock.patch.object(partition, "only_ready", ExitStack),
         mock.patch.object(kernels, "only_ready", ExitStack),
@@ -144,7 +145,7 @@ def measure(name: str, graph: Graph, threads: int, runs: int) -> dict[str, Any]:
     with mock.patch.object(survey, "usable_processors", return_value=threads):
         began = time.perf_counter()
         for k in range(runs):
-            found.append(once(replace(graph), options))  # what is prepared for a graph is found again
+            found.append(once(replace(graph), options))  # a new object, for which nothing has been prepared
             if k > 1 and time.perf_counter() - began > 8:
                 break
     least = {key: min(each[key] for each in found) for key in ("planning", "after", "alone")}
@@ -168,7 +169,7 @@ def measure(name: str, graph: Graph, threads: int, runs: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows in Markdown: milliseconds of a processor."""
+    """Return the rows in Markdown; times are milliseconds of processor time."""
     head = (
         "graph",
         "threads",

@@ -1,11 +1,11 @@
-"""What a prepared graph takes, how fast it answers and gets new weights: wall and processor seconds; checked by SciPy.
+"""Times how a prepared graph is made, answers and gets new weights; the answers are compared with SciPy's.
 
     python -m benchmarks.prepared GRAPH... [--threads 2] [--folder FOLDER] [--peers] [--gpu]
 
-A GRAPH is a file, or ``road:N`` for ``benchmarks.graphs.road``.  METIS runs in a process of its own for large graphs,
-whose processor seconds are counted.  Where a machine is shared, processor seconds say more than wall seconds.  Files of
-up to 25,000 vertices are solved by a service, too, and distances are asked of both results over HTTP.  With ``--gpu``,
-what a GPU answers follows (``benchmarks.prepared_device``).
+A GRAPH is a file, or ``road:N`` for ``benchmarks.graphs.road``.  Wall seconds and processor seconds are printed; on a
+shared machine, processor seconds say more.  They include the process in which METIS runs for large graphs.  A service
+also solves and prepares files of up to 25,000 vertices, and answers distances from both results over HTTP.  With
+``--gpu``, the times of a GPU follow (``benchmarks.prepared_device``).
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from engine.model.progress import Monitor
 from storage.graph.graph import Graph
 from storage.readers import read_graph
 
-#: Arcs that get a new weight one after the other.
+#: Number of arcs that get a new weight, one after the other.
 ARCS = 60
-#: Sources whose rows and pairs are compared with searches.
+#: Number of sources whose rows and pairs are compared with searches.
 COMPARED = 4
-#: Sides of the largest block that is asked, where the graph has as many vertices.
+#: Rows and columns of the largest block that is asked for, if the graph has so many vertices.
 BLOCK = 10_000
 
 
 def processor() -> float:
-    """Processor seconds of this process and of those that it has waited for."""
+    """Return the processor seconds of this process and of its children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
@@ -61,7 +61,10 @@ Found = TypeVar("Found")
 
 
 def timed(name: str, work: Callable[[], Found], count: int = 1, unit: str = "s", scale: float = 1.0) -> Found:
-    """Print what a call took, least of three where it is repeated for ``count`` answers; return what it returned."""
+    """Print the seconds of a call for each of its ``count`` answers, and return its result.
+
+    A call with several answers is made three times, and the least time counts.
+    """
     walls, used = list[float](), list[float]()
     for _ in range(1 if count == 1 else 3):
         wall, cpu = time.perf_counter(), processor()
@@ -87,7 +90,7 @@ def make(graph: Graph, folder: Path, threads: int) -> PreparedMatrix:
 
 
 def ask(matrix: PreparedMatrix, threads: int) -> None:
-    """Print what questions take."""
+    """Print the times of questions."""
     n, rng = matrix.n, np.random.default_rng(0)
     u, v = rng.integers(0, n, (2, 1_000_000))
     timed("first distance, tables read", lambda: matrix.entries([0], [0]))
@@ -121,7 +124,7 @@ def compare(matrix: PreparedMatrix, graph: Graph, rows: int) -> None:
 
 
 def in_xarray(matrix: PreparedMatrix) -> None:
-    """Open the matrix in xarray, and compare the entries of a slice and of its corners."""
+    """Open the matrix in xarray, and compare the entries of two slices: in the middle, and at a corner."""
     import xarray
 
     n, middle = matrix.n, matrix.n // 2
@@ -141,14 +144,14 @@ def in_xarray(matrix: PreparedMatrix) -> None:
 
 
 def beside(matrix: PreparedMatrix, graph: Graph) -> None:
-    """Print what other libraries take for the same pairs."""
+    """Print the times of other libraries for random pairs, whose distances are compared."""
     u, v = np.random.default_rng(1).integers(0, graph.n, (2, PAIRS))
     found = matrix.entries(u, v)
     compare_peers(graph, u, v, np.where(found == matrix.unreachable, np.inf, found.astype(float)))
 
 
 def change(matrix: PreparedMatrix, graph: Graph, folder: Path, threads: int) -> None:
-    """Print what new weights take: of all arcs, and of one at a time; computing alone, and with reading and writing."""
+    """Print the times of new weights for all arcs and for one arc: with reading and writing, and computing alone."""
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     named, options = (graph.labels[tails], graph.labels[graph.heads]), Options(threads=threads)
     weights = graph.weights.copy()
@@ -166,7 +169,7 @@ def change(matrix: PreparedMatrix, graph: Graph, folder: Path, threads: int) -> 
 
 
 def change_in_memory(matrix: PreparedMatrix, graph: Graph, tails: Any, threads: int) -> None:
-    """Print what computing alone takes: all tables, and one arc after the other."""
+    """Print the times of computing new tables in memory: all tables, and those that change with a single arc."""
     parts, backend, kind = matrix.parts(), CpuBackend(threads), work_type(matrix.dtype)
 
     def work(weights: Any) -> PartWork:
@@ -204,7 +207,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=COMPARED, help="rows that are compared with searches")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        small = make(road(400), Path(folder) / "p", args.threads)  # compiles
+        small = make(road(400), Path(folder) / "p", args.threads)  # compiles the kernels
         ask(small, args.threads)
         small.close()
         for name in args.graphs:

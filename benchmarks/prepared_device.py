@@ -1,9 +1,10 @@
-"""How fast a GPU answers from a prepared graph: pairs, whole rows, blocks; every kind compared with the processors.
+"""Times how a GPU answers from a prepared graph: pairs, whole rows, blocks; compares them with the processors' answers.
 
     python -m benchmarks.prepared_device GRAPH... [--json FILE] [--rows 100] [--folder FOLDER]
 
-A GRAPH is a file, or ``road:N`` for ``benchmarks.graphs.road``.  Times are the least of several; *on the device* means
-that questions and answers lie in device memory, *from the host* that both lie in NumPy arrays.
+A GRAPH is a file, or ``road:N`` for ``benchmarks.graphs.road``.  The least time of several calls counts.  *On the
+device* means that questions and answers are in device memory.  *From the host* and *to the host* mean that both are
+NumPy arrays.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ from engine.devices.cuda.tables.resident import DeviceTables
 from storage.graph.graph import Graph
 from storage.readers import read_graph
 
-#: Pairs that are asked at once: on the device, and from the host.
+#: Number of pairs in one question: on the device, and from the host.
 PAIRS, SENT = 1 << 25, 1 << 24
-#: Sides of the largest block.
+#: Rows and columns of the largest block.
 BLOCK = 10_000
 TIMES = 5
-#: Up to so many vertices, all rows are swept; above so many, rows are searched in several processes.
+#: The most vertices of a graph whose rows are all computed, and of a graph whose rows are searched in one process.
 MOST_WHOLE, MOST_ALONE = 300_000, 500_000
 
 
 class Clock:
-    """Times calls that queue work on the device, and prints and keeps the figures."""
+    """Times calls that queue work on the device, prints the figures, and keeps them in ``kept``."""
 
     def __init__(self, tables: DeviceTables) -> None:
         self.tables, self.cupy, self.kept = tables, modules().cupy, dict[str, dict[str, float]]()
 
     def least(self, name: str, work: Callable[[], Any], count: float, times: int = TIMES) -> float:
-        """Return the least seconds of some calls; print them, and ``count`` answers a second."""
+        """Return the least seconds of ``times`` calls with ``count`` answers each; print them, and answers a second."""
         work()
         seconds = []
         for _ in range(times):
@@ -64,10 +65,10 @@ class Clock:
 
 
 def ask(there: DevicePreparedMatrix) -> dict[str, Any]:
-    """Print and return what questions take."""
+    """Print and return the times of questions."""
     n, rng = there.n, np.random.default_rng(0)
     began = time.perf_counter()
-    with there._tables_here.whole():  # once read, they stay
+    with there._tables_here.whole():  # reads the tables, which then stay in memory
         pass
     read = time.perf_counter() - began
     tables = there._resident()
@@ -111,7 +112,7 @@ def ask(there: DevicePreparedMatrix) -> dict[str, Any]:
 
 
 def compare(there: DevicePreparedMatrix, here: PreparedMatrix) -> int:
-    """Return how many entries of pairs, rows, columns and blocks differ from those of the processors."""
+    """Return how many entries of pairs, rows, columns and blocks differ between the GPU and the processors."""
     rng, n = np.random.default_rng(7), here.n
     u, v = rng.integers(0, n, (2, 2_000_000))
     wrong = int(np.count_nonzero(there.entries(u, v) != here.entries(u, v)))
@@ -134,7 +135,7 @@ def searched(name: str, sources: Any) -> Any:
 
 
 def search(there: DevicePreparedMatrix, name: str, rows: int) -> int:
-    """Return how many entries of some rows differ from searches of the reference."""
+    """Return how many entries of ``rows`` rows differ from the reference, which searches the graph."""
     alone = there.n <= MOST_ALONE
     pieces = np.array_split(np.linspace(0, there.n - 1, rows).astype(np.int64), 1 if alone else there.threads)
     if alone:
@@ -156,11 +157,11 @@ def graph_of(name: str) -> Graph:
 
 
 def answered(folder: Path, graph_name: str, rows: int) -> dict[str, Any]:
-    """Print what the GPU takes to answer from a prepared graph, and return the figures.
+    """Print the times of a GPU's answers from a prepared graph, and return the figures.
 
     Args:
         folder: the prepared graph.
-        graph_name: its file, or ``road:N``.
+        graph_name: the file of the graph, or ``road:N``.
         rows: how many rows are compared with searches.
     """
     there, here = (open_result(folder, device=device) for device in ("cuda", "cpu"))
@@ -168,7 +169,7 @@ def answered(folder: Path, graph_name: str, rows: int) -> dict[str, Any]:
     assert isinstance(here, PreparedMatrix)
     with there, here:
         asked = ask(there)
-        # Two matrices hold the tables twice.
+        # the two open matrices ``there`` and ``here`` hold the tables twice in host memory
         twice = psutil.virtual_memory().available > 2 * there._resident().bytes
         if not twice:
             print("memory holds the tables once: not every kind of answer is compared with the processors'")

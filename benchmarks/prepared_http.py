@@ -1,8 +1,8 @@
-"""Distances over HTTP: from a prepared graph, and from a solved store of the same graph, by turns.
+"""Times distances over HTTP from a prepared graph and from a solved store of the same graph, in alternation.
 
 ``python -m benchmarks.prepared GRAPH`` calls this for graphs whose matrix is small enough to be solved.  Each distance
-is a request of its own, over one connection.  The rates are of processor seconds of the whole service, which say what a
-busy machine can serve, and of wall seconds.  Both kinds must answer the same.
+is a request of its own, over one connection.  Rates are given for a processor second of the whole service, which say
+how many distances a busy machine can serve, and for a wall second.  Both results must give the same answers.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import psutil
 from storage.graph.graph import Graph
 from tests.integration.service_process import LiveService
 
-#: Requests in a round, and rounds of each kind, of which the one with the least processor seconds counts.
+#: Number of requests in a round, and of rounds of each kind of result; the round with least processor seconds counts.
 REQUESTS: Final = 2_000
 ROUNDS: Final = 5
-#: Up to so many vertices the matrix is solved, too.
+#: The most vertices of a graph that is also solved for its matrix.
 MOST: Final = 25_000
 KINDS: Final = {"solved": "matrix", "prepared": "prepared"}
 
 
 def over_http(path: Path, graph: Graph) -> None:
-    """Print how many distances a second the service answers of each kind, and their ratio.
+    """Print how many distances a second the service answers from each kind of result, and the ratio of the rates.
 
     Args:
         path: the file of the graph.
-        graph: what was read from it.
+        graph: the graph that was read from the file.
     """
     with tempfile.TemporaryDirectory() as folder, LiveService(Path(folder) / "data") as service:
         uploaded = service.upload(path.read_bytes(), name=path.name)
@@ -68,7 +68,7 @@ def _finished(service: LiveService, graph: str, result: str) -> str:
 
 
 def _used(service: LiveService) -> float:
-    """Processor seconds of all processes of the service."""
+    """Return the processor seconds of all processes of the service."""
     process = psutil.Process(service.process.pid)
     return sum(sum(each.cpu_times()[:2]) for each in [process, *process.children(recursive=True)])
 

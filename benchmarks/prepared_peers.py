@@ -1,8 +1,8 @@
-"""What other libraries take for distances of single pairs and rows of one graph, beside a prepared graph.
+"""Times other libraries for distances of single pairs and for rows of one graph, to compare with a prepared graph.
 
-``python -m benchmarks.prepared GRAPH --peers`` calls this.  Each library runs in a process of its own, so that the
-growth of its resident memory, once it is imported, is what its hierarchy takes; a library that is not installed is
-left out.  Nothing but this benchmark uses them: ``pip install pandana routingkit-cch networkit``.
+``python -m benchmarks.prepared GRAPH --peers`` calls this module.  Each library runs in a process of its own: after the
+import, its resident memory grows by the size of its graph or hierarchy.  A library that is not installed is left out.
+Only benchmarks use these libraries: ``pip install pandana routingkit-cch networkit``.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from storage.graph.graph import Graph
 Distances = npt.NDArray[np.float64]
 Ask = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Distances]
 
-#: Pairs that are asked of a hierarchy, and rows of a library that searches.
+#: Number of pairs for a library that has a hierarchy, and of rows for a library that searches.
 PAIRS, ROWS = 20_000, 4
 
 
 def resident() -> int:
-    """Bytes of memory of this process."""
+    """Return the resident bytes of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 
 
 def tails_of(graph: Graph) -> npt.NDArray[np.int64]:
-    """Tails of the arcs."""
+    """Return the tail of each arc, shape (arcs,)."""
     return np.repeat(np.arange(graph.n), np.diff(graph.indptr))
 
 
 def scipy_rows(graph: Graph) -> Ask:
-    """SciPy: Dijkstra from one source at a time."""
+    """Return a function that answers pairs with SciPy's Dijkstra, from one source at a time."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
@@ -50,7 +50,7 @@ def scipy_rows(graph: Graph) -> Ask:
 
 
 def networkit_rows(graph: Graph) -> Ask:
-    """NetworKit: Dijkstra from one source at a time."""
+    """Return a function that answers pairs with NetworKit's Dijkstra, from one source at a time."""
     import networkit as nk
 
     made = nk.Graph(graph.n, weighted=True, directed=True)
@@ -66,7 +66,7 @@ def networkit_rows(graph: Graph) -> Ask:
 
 
 def pandana_pairs(graph: Graph) -> Ask:
-    """pandana: a contraction hierarchy; many pairs in one call, by all threads."""
+    """Return a function that answers pairs with pandana's contraction hierarchy, many in one call, on all threads."""
     import pandana
     import pandas as pd
 
@@ -74,12 +74,15 @@ def pandana_pairs(graph: Graph) -> Ask:
     x, y = (pd.Series(side) for side in rng.random((2, graph.n)))
     weights = pd.DataFrame({"length": graph.weights.astype(float)})
     made = pandana.Network(x, y, pd.Series(tails_of(graph)), pd.Series(graph.heads), weights, twoway=False)
-    warnings.simplefilter("ignore")  # it lists every pair without a path
+    warnings.simplefilter("ignore")  # pandana warns of every pair without a path
     return lambda u, v: np.array(made.shortest_path_lengths(u, v))
 
 
 def cch_pairs(graph: Graph) -> Ask:
-    """RoutingKit: a customizable contraction hierarchy, in the order by nested dissection that prepared graphs use."""
+    """Return a function that answers pairs with RoutingKit's customizable contraction hierarchy.
+
+    Its order is the nested dissection that prepared graphs use.
+    """
     import routingkit_cch as kit
 
     found = dissect(graph, 1 << 40)
@@ -95,7 +98,7 @@ def cch_pairs(graph: Graph) -> Ask:
     return lambda u, v: np.array([pair(s, t) for s, t in zip(u.tolist(), v.tolist(), strict=True)])
 
 
-#: Module, what makes it ready, and how many pairs are asked.
+#: By name, the module of a library, the function that makes it ready for a graph, and the number of pairs to ask for.
 PEERS: dict[str, tuple[str, Callable[[Graph], Ask], int]] = {
     "SciPy, a row each": ("scipy", scipy_rows, ROWS),
     "NetworKit, a row each": ("networkit", networkit_rows, ROWS),
@@ -105,17 +108,17 @@ PEERS: dict[str, tuple[str, Callable[[Graph], Ask], int]] = {
 
 
 def measure(name: str, graph: Graph, answers: Any, wanted: tuple[Any, Any, Any]) -> None:
-    """In a process of its own: make a library ready, ask it, and compare what it says.
+    """Make a library ready, ask it for distances, and compare these with ``wanted``; to be called in a new process.
 
     Args:
         name: a key of PEERS.
         graph: the graph.
-        answers: a queue, which receives seconds to get ready (wall, processor), bytes, seconds a pair (wall,
-            processor), and how many answers differ.
+        answers: a queue that receives the seconds to get ready (wall, processor), the growth of memory in bytes, the
+            seconds of one pair (wall, processor), and the number of answers that differ.
         wanted: sources, targets and distances, inf for no path.
     """
     module, make, count = PEERS[name]
-    importlib.import_module(module)  # its own code is not counted
+    importlib.import_module(module)  # before the measurement, so that the memory of the code is not counted
     u, v, want = (side[:count] for side in wanted)
     before, wall, cpu = resident(), time.perf_counter(), time.process_time()
     ask = make(graph)
@@ -128,12 +131,12 @@ def measure(name: str, graph: Graph, answers: Any, wanted: tuple[Any, Any, Any])
 
 
 def compare_peers(graph: Graph, u: Any, v: Any, distances: Distances) -> None:
-    """Print what each installed library takes.
+    """Print the times and the memory of each installed library.
 
     Args:
-        graph: the graph; whole numbers as weights.
-        u, v: pairs, PAIRS of them at least.
-        distances: theirs, inf for no path.
+        graph: the graph, whose weights are whole numbers.
+        u, v: sources and targets of at least PAIRS pairs.
+        distances: the distances of these pairs, inf for no path.
     """
     context = multiprocessing.get_context("spawn")
     for name, (module, _, count) in PEERS.items():

@@ -1,8 +1,8 @@
-"""Reading speed and peak memory: ``python benchmarks/readers.py [--arcs 10000000] [--json FILE]``.
+"""Measures the speed and memory of readers: ``python benchmarks/readers.py [--arcs 10000000] [--json FILE]``.
 
-Writes one random graph in several formats to a temporary folder and reads each in a process of its own, on one core.
-Speed is arcs a second of CPU time from file to CSR.  Memory is the growth of the peak resident size during the read,
-as a multiple of the arrays that result.
+Writes one random graph in several formats to a temporary folder, and reads each file in a new process on one core.
+The speed is the number of entries of the file that are read in a second of processor time.  Memory is the growth of
+the resident size to its peak during the read, divided by the bytes of the graph's arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-#: What issue 1 asks for: arcs a second on one core, and peak memory over the size of the result.
+#: The aims of issue 1: arcs read in a second on one core, and peak memory divided by the size of the result.
 WANTED_RATE, WANTED_MEMORY = 2e6, 3.0
 
 _CHILD = """
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def measure(arcs: int, only: list[str] | None = None) -> list[dict[str, Any]]:
-    """Rate and memory of each case."""
+    """Return the rate and the memory of each case."""
     rng = np.random.default_rng(1)
     n = max(4, arcs // 4)
     tails, heads = rng.integers(0, n, arcs), rng.integers(0, n, arcs)
@@ -79,7 +79,7 @@ def measure(arcs: int, only: list[str] | None = None) -> list[dict[str, Any]]:
 
 
 def run(path: Path, direction: str) -> dict[str, float | str]:
-    """Read ``path`` in a fresh process on one core."""
+    """Read ``path`` in a new process on one core; return its figures."""
     env = {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
     root = Path(__file__).parent.parent
     done = subprocess.run(
@@ -102,31 +102,31 @@ Arrays = np.ndarray
 
 
 def edges(path: Path, n: int, tails: Arrays, heads: Arrays, weights: Arrays) -> str:  # noqa: ARG001
-    """Whole weights, blanks."""
+    """Write an edge list with whole weights, separated by blanks; return how the file is to be read."""
     _write(path, [tails, heads, weights])
     return "-"
 
 
 def csv_header(path: Path, n: int, tails: Arrays, heads: Arrays, weights: Arrays) -> str:  # noqa: ARG001
-    """Fractions, commas, header."""
+    """Write a CSV file with a header and fractions as weights."""
     _write(path, [tails, heads, np.round(weights / 7, 4)], ",", "from,to,length\n")
     return "-"
 
 
 def undirected(path: Path, n: int, tails: Arrays, heads: Arrays, weights: Arrays) -> str:  # noqa: ARG001
-    """Every row two arcs."""
+    """Write an edge list that is read as undirected, so that every line makes two arcs."""
     _write(path, [tails, heads, weights])
     return "undirected"
 
 
 def dimacs(path: Path, n: int, tails: Arrays, heads: Arrays, weights: Arrays) -> str:
-    """``p sp``."""
+    """Write a DIMACS file."""
     _write(path, [np.full(len(tails), "a"), tails + 1, heads + 1, weights], head=f"p sp {n} {len(tails)}\n")
     return "-"
 
 
 def dimacs_gzip(path: Path, n: int, tails: Arrays, heads: Arrays, weights: Arrays) -> str:
-    """The same, compressed."""
+    """Write a DIMACS file compressed with gzip."""
     dimacs(path, n, tails, heads, weights)
     packed = gzip.compress(path.read_bytes(), 1)
     path.write_bytes(packed)
@@ -134,21 +134,21 @@ def dimacs_gzip(path: Path, n: int, tails: Arrays, heads: Arrays, weights: Array
 
 
 def openstreetmap(path: Path, n: int, tails: Arrays, heads: Arrays, weights: Arrays) -> str:
-    """Ids beyond 2^32, fractions."""
+    """Write a CSV file with ids of vertices beyond 2^32, as in OpenStreetMap, and fractions as weights."""
     ids = np.sort(np.random.default_rng(2).integers(0, 2**34, n))
     _write(path, [ids[tails], ids[heads], np.round(weights / 7, 3)], ",", "from_osmid,to_osmid,length_m\n")
     return "-"
 
 
 def names(path: Path, n: int, tails: Arrays, heads: Arrays, weights: Arrays) -> str:
-    """Text labels, few of them as in flight tables."""
+    """Write a CSV file whose vertices are text labels; they are few compared with the arcs, as in tables of flights."""
     text = np.array([f"V{i:05d}" for i in range(min(n, 50_000))])
     _write(path, [text[tails % len(text)], text[heads % len(text)], weights], ",", "src,dst,km\n")
     return "-"
 
 
 def matrix_market(path: Path, n: int, tails: Arrays, heads: Arrays, weights: Arrays) -> str:
-    """Coordinate form, whole weights."""
+    """Write a Matrix Market file in coordinate form, with whole weights."""
     head = f"%%MatrixMarket matrix coordinate integer general\n{n} {n} {len(tails)}\n"
     _write(path, [tails + 1, heads + 1, weights], head=head)
     return "-"

@@ -1,18 +1,18 @@
-"""What the planner's choices cost, and how other libraries do: every applicable algorithm and peer on each graph.
+"""Measures what the planner's choices cost: every applicable algorithm, and other libraries, on each graph.
 
-Run ``python -m benchmarks.regret [--threads 2] [--data FOLDER] [--only WORD ...] [--patience SECONDS]``; it prints two
-Markdown tables and writes JSON to ``benchmarks/results/``.  The plan is made for the whole matrix.  Rows go to a sink
-that drops them, so that no disk is measured.  Large graphs are searched from some sources, in spans of neighbours as
-they come in a whole solve, in batches as it has them once it is under way: phases that do not depend on the sources
-count as they are, the others in proportion.
-Peers are timed on as many sources as take about ``--budget`` seconds.  All contenders on a graph take turns, the best
-run of each counts.  ``heap`` is our own Dijkstra, one search a source with no vectors.  *Regret* is the time of the
-choice by that of the best of our algorithms; planning (calibration, trial partition) is told apart.
+Run ``python -m benchmarks.regret [--threads 2] [--data FOLDER] [--only WORD ...] [--patience SECONDS]``; it prints a
+Markdown table and writes JSON to ``benchmarks/results/``.  The plan is made for the whole matrix.  Rows go to a sink
+that drops them, so that no disk is measured.  Large graphs are searched from some sources only: from runs of
+consecutive sources, as in a whole solve, in batches of the size that a solve has after its first batches.  Then the
+seconds of phases that depend on the number of sources are multiplied in proportion to all sources.
+Peers are timed on as many sources as take about ``--budget`` seconds.  All contenders on a graph alternate, and the
+best run of each counts.  ``heap`` is our own Dijkstra with one search for each source and without vectors.  *Regret* is
+the time of the planner's choice divided by that of our fastest algorithm; the time of planning has its own column.
 
 Memory that a run frees is used again by the next one, as a long solve uses its buffers again and again.
 
-Tables tell processor seconds, of all threads together: they hardly depend on what else the machine does, and compare
-libraries of one thread and of many as if all had one.  Wall seconds are in the JSON.
+Tables show processor seconds of all threads together: other work on the machine hardly changes them, and libraries with
+many threads and with one are compared as if each had one.  Wall seconds are in the JSON.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from engine.model.problem import Options
 from engine.model.progress import Monitor
 from storage.graph.graph import Graph
 
-#: Made graphs: shape and vertices.
+#: Generated graphs: the shape, and the number of vertices.
 MADE: Final = (
     *(("random", 1000 * 2**k) for k in range(8)),
     *(("rmat", n) for n in (1024, 4096, 16384, 65536)),
@@ -57,7 +57,7 @@ MADE: Final = (
     *(("rmat hops", n) for n in (4096, 65536)),
     *(("grid hops", n) for n in (4096, 65536)),
 )
-#: Real graphs, and how they are read where the file does not say.
+#: Real graphs, and the arguments of ``read_graph`` that say what the file does not declare.
 REAL: Final[dict[str, dict[str, Any]]] = {
     "monaco_drive.csv": {},
     "krems_drive.csv": {},
@@ -86,24 +86,24 @@ REAL: Final[dict[str, dict[str, Any]]] = {
     "sx-askubuntu.txt.gz": {},
     "NY.gr.gz": {},
 }
-#: Phases whose length does not depend on how many sources there are.
+#: Phases whose time does not depend on the number of sources.
 ONCE: Final = frozenset({"partition", "prepare", "potentials", "ingest", "load"})
-#: Most sources of a sample, the entries that it comes to, and how many neighbours of it stand together.
+#: The most sources of a sample, the most entries of their rows, and the number of consecutive sources in a span.
 SAMPLE: Final = 4096
 SAMPLE_ENTRIES: Final = 2**26
 SPAN: Final = 512
-#: Most turns that the contenders take; one that has taken so many seconds needs no more than two.
+#: The most runs of a contender, and the seconds of runs after which a contender that has run twice is finished.
 TURNS: Final = 40
 ENOUGH: Final = 0.4
-#: Algorithms that take each source by itself, so that a sample of sources tells about all.
+#: Algorithms that treat each source separately, so that the time of all sources follows from a sample.
 ROWS: Final = frozenset({"dijkstra", "bfs", "partitioned", "johnson"})
-#: An algorithm that is predicted to take so many times as long as the choice is not run if that tries the patience.
+#: An algorithm whose prediction exceeds ``--patience`` runs only if it is below this many times that of the choice.
 HOPELESS: Final = 4.0
 
 
 @dataclass
 class Dropped:
-    """A sink that keeps nothing."""
+    """A sink that drops all rows."""
 
     tile: tuple[int, int]
 
@@ -112,7 +112,7 @@ class Dropped:
 
 
 def sample(n: int) -> list[int]:
-    """The sources that stand for all: everyone, or spans spread over the graph."""
+    """Return the sources of the sample: all vertices, or evenly spaced spans of ``SPAN`` consecutive vertices."""
     count = max(2 * SPAN, min(SAMPLE, SAMPLE_ENTRIES // n // SPAN * SPAN))
     if count >= n:
         return list(range(n))
@@ -121,27 +121,27 @@ def sample(n: int) -> list[int]:
 
 
 def keep_memory() -> None:
-    """Have freed memory used again by later runs, as a long solve uses its buffers again; only on Linux."""
+    """Let later runs use freed memory again, as a long solve uses its buffers again; has an effect on Linux only."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(-4, 0)  # M_MMAP_MAX: everything from the heap ...
-        libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: ... which is not handed back
+        libc.mallopt(-4, 0)  # M_MMAP_MAX: all memory is allocated on the heap
+        libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: freed memory of the heap is not returned to the system
 
 
 class Clock(Monitor):
-    """Wall and processor seconds of what depends on the sources, and of what is done once."""
+    """Counts wall and processor seconds: ``each`` of phases that depend on the sources, ``once`` of all others."""
 
     def __init__(self) -> None:
         self._since, self._once = self._now(), False
         self.once, self.each = np.zeros(2), np.zeros(2)
 
     def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
-        """Book the phase before."""
+        """End the previous phase and begin this one."""
         self.stop()
         self._once = phase in ONCE
 
     def stop(self) -> None:
-        """Book the present phase."""
+        """Add the seconds of the present phase to ``once`` or ``each``."""
         now = self._now()
         (self.once if self._once else self.each)[:] += now - self._since
         self._since = now
@@ -169,24 +169,24 @@ class Own:
         self._graph, self._sources = graph, None if whole else tuple(sources)
         shape = (graph.n if whole else len(sources), graph.n)
         fields = {"algorithm", "tier", "streaming", "from_targets", "phases", "memory", "seconds"}
-        # a plan of no task in particular: it is followed for a sample of the sources, too
+        # without its task the plan is also accepted for a sample of the sources
         self._plan = replace(plan, shape=shape, task=(), **{name: getattr(candidate, name) for name in fields})
         self._heap, self.name = heap, "heap" if heap else candidate.algorithm
         self.best, self.spent = np.full(2, math.inf), 0.0
 
     def run(self) -> None:
-        """Once more."""
+        """Run the algorithm once, and update ``best`` and ``spent``."""
         from engine.devices.cpu import search as cpu_search
 
         options = Options(device="cpu", threads=self._plan.threads, sources=self._sources)
-        # a few rows stand for many: the short batches with which a solve begins are left out
+        # for a sample, the first batch is as large as later ones: the short first batches would count for many rows
         first = dijkstra.FIRST_ENTRIES if self._sources is None else SPAN * self._graph.n
         with (
             mock.patch.object(cpu_search, "LEAST_LANES", 10**9 if self._heap else cpu_search.LEAST_LANES),
             mock.patch.object(dijkstra, "FIRST_ENTRIES", first),
         ):
             clock = Clock()
-            # what planning has found is known, and what a solve finds is found again in each run
+            # the copy has the facts that planning found, but not those that an earlier run found
             solve(copy(self._profile), self._plan, options, Dropped((64, self._graph.n)), clock)
             clock.stop()
         self.spent += float(clock.once[0] + clock.each[0])
@@ -195,26 +195,26 @@ class Own:
 
 
 def worth(candidate: Candidate, chosen: Candidate, patience: float) -> bool:
-    """Whether to run it."""
+    """Return whether a candidate is run: it is feasible, not streamed, and not hopelessly slow (``HOPELESS``)."""
     if not candidate.feasible or candidate.streaming is not None:
         return False
     return candidate.seconds < patience or candidate.seconds < HOPELESS * chosen.seconds
 
 
 def small_enough(candidate: Candidate, most: float) -> bool:
-    """Whether it can be run at all: searches and sweeps run over a sample, all others over everything."""
+    """Return whether a candidate takes less than ``most`` seconds, or runs over a sample of the sources."""
     return candidate.algorithm in ROWS or candidate.seconds < most
 
 
 def compare(name: str, graph: Graph, threads: int, patience: float, budget: float) -> dict[str, Any]:
-    """All applicable algorithms and peers on one graph."""
+    """Return the row of one graph: the times of all applicable algorithms and of the peers."""
     options = Options(device="cpu", threads=threads)
     profile = GraphProfile(graph)
-    make_plan(profile, options)  # compiles what calibrating and partitioning need
+    make_plan(profile, options)  # compiles the kernels that trials and the partition need
     began = time.process_time()
     plan = make_plan(profile, options)
     planning = time.process_time() - began
-    profile.known = None  # the rows of trials would make searches look faster than they are
+    profile.known = None  # forget the rows of trials, which searches would not have to compute again
     sources = sample(graph.n)
     unit = bool((graph.weights == 1).all())
     own = _contenders(profile, plan, sources, patience)
@@ -249,7 +249,7 @@ def compare(name: str, graph: Graph, threads: int, patience: float, budget: floa
 
 
 def _contenders(profile: GraphProfile, plan: Plan, sources: Sequence[int], patience: float) -> list[Own]:
-    """The candidates of the plan that are worth a run, and our own Dijkstra."""
+    """Return the candidates of the plan that are run, and ``heap``."""
     chosen = plan.candidates[0]
     run = [c for c in plan.candidates if c is chosen or (worth(c, chosen, patience) and small_enough(c, patience))]
     own = [Own(profile, plan, c, sources) for c in run]
@@ -262,7 +262,7 @@ def _contenders(profile: GraphProfile, plan: Plan, sources: Sequence[int], patie
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """Two tables: our algorithms, and the peers as multiples of the choice."""
+    """Return a table of our algorithms' seconds, and of the peers' seconds divided by those of the choice."""
     head = ["graph", "n", "arcs", "choice", "s", "planning, s", "regret", "others, s", "heap ÷ choice", *PEERS]
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for row in rows:
@@ -278,7 +278,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def cases(data: Path | None, only: list[str] | None) -> list[tuple[str, Callable[[], Graph]]]:
-    """Names, and how to come by the graphs."""
+    """Return the names of the graphs, each with a function that makes or reads the graph."""
     from storage.readers import read_graph
 
     def made(shape: str, n: int) -> Graph:

@@ -1,7 +1,8 @@
-"""Other libraries asked for distances from some sources: what they are timed by where a whole matrix takes too long.
+"""Times other libraries with distances from some sources, where the whole matrix would take too long.
 
-Every peer is called as its own documentation says for many sources: SciPy's ``dijkstra`` (one thread), igraph's
-``distances`` (one thread), NetworKit's ``SPSP`` (all threads), rustworkx one source after the other (one thread).
+Every library is called as its documentation recommends for many sources: SciPy's ``dijkstra`` (one thread), igraph's
+``distances`` (one thread), NetworKit's ``SPSP`` (all threads), and rustworkx from one source after the other (one
+thread).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import numpy.typing as npt
 from benchmarks.peers import coo
 from storage.graph.graph import Graph
 
-#: Distances from some sources, one row each in whatever form the library gives them.
+#: A function that returns the distances from some sources, a row for each, in the library's own form.
 Search = Callable[[Sequence[int]], Any]
 
 
 def scipy(graph: Graph, unit: bool, threads: int) -> Search:  # noqa: ARG001
-    """SciPy, which has one thread."""
+    """Return SciPy's search, which has one thread."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
@@ -31,7 +32,7 @@ def scipy(graph: Graph, unit: bool, threads: int) -> Search:  # noqa: ARG001
 
 
 def igraph(graph: Graph, unit: bool, threads: int) -> Search:  # noqa: ARG001
-    """igraph, which has one thread."""
+    """Return igraph's search, which has one thread."""
     import igraph as peer
 
     tails, heads, weights = coo(graph)
@@ -41,7 +42,7 @@ def igraph(graph: Graph, unit: bool, threads: int) -> Search:  # noqa: ARG001
 
 
 def networkit(graph: Graph, unit: bool, threads: int) -> Search:
-    """NetworKit's searches from some sources, all threads."""
+    """Return NetworKit's search, which uses all threads."""
     import networkit as peer
 
     peer.setNumberOfThreads(threads)
@@ -58,7 +59,7 @@ def networkit(graph: Graph, unit: bool, threads: int) -> Search:
 
 
 def rustworkx(graph: Graph, unit: bool, threads: int) -> Search:  # noqa: ARG001
-    """rustworkx, one source after the other."""
+    """Return rustworkx's search, which runs from one source after the other."""
     import rustworkx as peer
 
     tails, heads, weights = coo(graph)
@@ -79,7 +80,7 @@ PEERS: Final[dict[str, Callable[[Graph, bool, int], Search]]] = {
 
 @dataclass
 class Timed:
-    """One peer on one graph: best wall and processor seconds a source of several runs over ``sources``."""
+    """One peer on one graph; ``best`` holds the least wall and processor seconds for each of ``sources``."""
 
     name: str
     search: Search
@@ -89,10 +90,10 @@ class Timed:
 
     @classmethod
     def of(cls, name: str, search: Search, threads: int, order: Sequence[int], budget: float) -> Timed:
-        """Ready to run over as many of ``order`` as take about ``budget`` seconds."""
+        """Return a peer whose sources are so many of the first of ``order`` as take about ``budget`` seconds."""
         made = cls(name, search)
         few, took = list(order[: 2 * threads]), 0.0
-        for _ in range(2):  # the first one warms up
+        for _ in range(2):  # the first search is a warm-up, and its time is not used
             began = time.perf_counter()
             made.search(few)
             took = (time.perf_counter() - began) / len(few)
@@ -100,7 +101,7 @@ class Timed:
         return made
 
     def run(self) -> None:
-        """Once more."""
+        """Search once from all ``sources``, and update ``best`` and ``spent``."""
         began, used = time.perf_counter(), time.process_time()
         self.search(self.sources)
         wall, processor = time.perf_counter() - began, time.process_time() - used

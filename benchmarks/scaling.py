@@ -1,4 +1,4 @@
-"""What the planner predicts for many GPUs, as a page: python -m benchmarks.scaling > docs/scaling.md."""
+"""Prints a page with the planner's predictions for many GPUs: python -m benchmarks.scaling > docs/scaling.md."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from engine.planning.cost_distributed import Times, in_rounds, times
 
 SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 GPUS = (1, 8, 64, 1024)
-#: Measured on NVIDIA H200s: updates a second in float32 (docs/out-of-core.md), bytes a second of a host's disk, pairs a
-#: second of batched searches, n = 65,536 and four arcs a vertex (docs/sparse.md), and bytes a second of a panel that
-#: passes through one host's memory (docs/many-nodes.md).
+#: Rates measured on NVIDIA H200s: updates a second in float32 (docs/out-of-core.md); bytes a second of a host's disk;
+#: pairs a second of batched searches, n = 65,536 and four arcs for each vertex (docs/sparse.md); bytes a second of a
+#: panel that passes through one host's memory (docs/many-nodes.md).
 RATE, DISK, PAIRS, PANEL = 1.64e13, 2.6e9, 65_536**2 / 0.43, 4.0e9
 MEMORY = 136 * 2**30
-#: Assumed: GPUs of a host, bytes a second of its network, dollars for a GPU and hour, bytes of a host's memory.
+#: Assumptions: GPUs of a host, bytes a second of its network, dollars for a GPU in an hour, bytes of a host's memory.
 EACH, NETWORK, PRICE, HOST = 8, 25e9, 3.0, 2**41
 ITEM = 4
 
 
 def setting_of(n: int, gpus: int) -> tuple[Setting, Workers]:
-    """A random directed graph, four arcs out of each vertex, in float32, on so many GPUs."""
+    """Return the planner's input for a directed graph with four arcs for each vertex, in float32, on ``gpus`` GPUs."""
     hosts = math.ceil(gpus / EACH)
     panel_rate = min(PANEL, NETWORK / min(gpus, EACH))
     rate, host = {"float32": gpus * RATE}, HOST // EACH
@@ -36,7 +36,7 @@ def setting_of(n: int, gpus: int) -> tuple[Setting, Workers]:
 
 
 def first_to_break(took: Times, write: float) -> str:
-    """What takes longest."""
+    """Return the name of the resource that takes longest; ``write`` is the seconds of writing the result."""
     longest = {
         "arithmetic": took.work,
         "panels": took.panels,
@@ -48,7 +48,7 @@ def first_to_break(took: Times, write: float) -> str:
 
 
 def row(n: int, gpus: int) -> tuple[str, ...]:
-    """One line of the table."""
+    """Return one line of the table."""
     setting, workers = setting_of(n, gpus)
     found = in_rounds(setting, workers)
     assert found.streaming is not None
@@ -64,7 +64,7 @@ def row(n: int, gpus: int) -> tuple[str, ...]:
 
 
 def span(seconds: float) -> str:
-    """Seconds as people read them."""
+    """Return seconds as text with a suitable unit."""
     for limit, unit in ((60, "s"), (3600, "min"), (86400, "h"), (86400 * 365, "days")):
         if seconds < limit:
             return f"{seconds / {'s': 1, 'min': 60, 'h': 3600, 'days': 86400}[unit]:.3g} {unit}"
@@ -72,13 +72,13 @@ def span(seconds: float) -> str:
 
 
 def size(bytes_: float) -> str:
-    """Bytes as people read them."""
+    """Return bytes as text with a suitable unit."""
     unit = min(4, int(math.log10(max(1.0, bytes_)) // 3) - 2) if bytes_ >= 1e9 else 0
     return f"{bytes_ / 10 ** (6 + 3 * unit):.3g} {('MB', 'GB', 'TB', 'PB', 'EB')[unit]}"
 
 
 def money(gpu_seconds: float) -> str:
-    """Dollars."""
+    """Return the price of seconds of a GPU as text, in dollars."""
     found = gpu_seconds / 3600 * PRICE
     return f"${found:,.0f}" if found >= 10 else f"${found:.2f}"
 
@@ -143,13 +143,13 @@ to GPU by MPI; `apsp` is not meant for that many GPUs.
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows in Markdown, the first one being the head."""
+    """Return a table in Markdown; the first of the rows is its head."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]) + "\n"
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     begin = INTRODUCTION.format(
         rate=RATE / 1e12,
         disk=DISK / 1e9,

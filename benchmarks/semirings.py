@@ -1,11 +1,11 @@
-"""Rows per second of each semiring beside searches of distances: python -m benchmarks.semirings DATA [NAME ...].
+"""Times each semiring beside searches of distances: python -m benchmarks.semirings DATA [NAME ...].
 
-DATA is the folder of the real graphs.  Of each graph some sources are solved into memory, several times after a solve
-that is not timed.  What is printed is the median of the processor seconds, planning included, as rows per second and as
-nanoseconds an entry, and the seconds before the first row.  All cases are timed by turns.  Distances are solved by
-what the planner selects, in the type that it selects.  Products are also compared with the lengths of the same paths in
-the same type: with the sums of the negative logarithms, by what the planner selects and by searches.  There, graphs
-whose arcs all weigh the same get drawn weights.
+DATA is the folder of the real graphs.  Each graph is solved into memory from some sources, once without a clock and
+then several times; all cases alternate.  The program prints the median processor seconds, with planning, as rows per
+second and as nanoseconds for each entry, and the seconds of preparing before the first row.  Distances are solved by
+the algorithm and in the type that the planner selects.  Products are also compared with lengths of the same paths in
+the same type, which are sums of negative logarithms: by the algorithm that the planner selects, and by searches.  For
+this comparison, graphs whose arcs all weigh the same get different weights.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from storage.readers import read_graph
 from storage.semirings import SEMIRINGS
 from tests.reference_options import read_arguments
 
-#: A road network, directed and read as undirected; a network of links between hosts; an undirected social network.
+#: Two road networks, a network of links between hosts, and an undirected social network.
 NAMES: Final = ("rome99.gr", "delhi-roads.gr.gz", "p2p-Gnutella31.txt.gz", "PGPgiantcompo.graph")
-#: Sources that are solved, and solves that are timed, unless ``--runs`` says otherwise.
+#: Number of sources, and the default number of timed solves.
 SOURCES, RUNS = 512, 5
 
 
 def suited(graph: Graph, semiring: str) -> Graph:
-    """Return the graph as a semiring needs it; for products its weights become probabilities."""
+    """Return the graph as a semiring needs it; for ``max-times`` its weights become probabilities."""
     parallel = SEMIRINGS[semiring].parallel or "least"
     if semiring == "max-times":
         weights = np.exp(-graph.weights / float(max(1, graph.weights.max())))
@@ -42,7 +42,7 @@ def suited(graph: Graph, semiring: str) -> Graph:
 
 
 def drawn(graph: Graph) -> Graph:
-    """Return the graph with weights that differ; both arcs of an edge weigh the same."""
+    """Return the graph, with new weights if all its arcs weigh the same; both arcs of an edge get the same weight."""
     if graph.weights.min() != graph.weights.max():
         return graph
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
@@ -51,7 +51,7 @@ def drawn(graph: Graph) -> Graph:
 
 
 def cases(graph: Graph, options: Options) -> dict[str, tuple[Graph, Options]]:
-    """Return what is timed, by name: each semiring, and lengths of the paths whose products are compared."""
+    """Return the timed cases by name: each semiring; products, and the lengths with which they are compared."""
     found = {name: (suited(graph, name), replace(options, semiring=name)) for name in SEMIRINGS}
     chances = suited(drawn(graph), "max-times")
     lengths = replace(graph, weights=-np.log(chances.weights))

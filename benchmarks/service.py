@@ -1,8 +1,9 @@
-"""The service under load: ``python -m benchmarks.service [--only WORD ...] [--rounds 3] [--out FOLDER]``.
+"""Measures the service under load: ``python -m benchmarks.service [--only WORD ...] [--rounds 3] [--out FOLDER]``.
 
-Starts the real service (with keys, one API process), a FastAPI endpoint that returns a constant, and nginx with the
-files of deploy/, and loads them with wrk and a client of the standard library, one after the other, in one run.  Prints
-a Markdown table and writes JSON to ``benchmarks/results/``.  Needs wrk, nginx and curl; Debian has them.
+The program starts the real service (with keys, one API process), nginx with the files of deploy/, and, for comparison,
+a *bare endpoint* of FastAPI, which returns a constant.  It loads them one after the other with wrk and with a client of
+the standard library, prints a Markdown table, and writes JSON to ``benchmarks/results/``.  It needs wrk, nginx and
+curl, which are packages of Debian.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from tests.integration.keyed_service import KeyedService
 from tests.integration.nginx_process import Nginx
 
 MB: Final = 1e6
-#: in all services here: wrk asks more often than a caller may
+#: settings of all services here, with limits so high that wrk does not reach them
 _SETTINGS: Final = {"APSP_MAX_REQUESTS_PER_SECOND": "1000000000", "APSP_MAX_OPEN_JOBS": "100000"}
 
 
 @dataclass
 class Row:
-    """One figure: what was measured, what was asked for, and whatever else was seen."""
+    """One figure with the value that was required, whether that was reached (``met``), and further facts."""
 
     name: str
     value: float
@@ -51,23 +52,23 @@ class Row:
 
 
 class Bench:
-    """The services under load, and the figures."""
+    """The graph that the services solve, the number of rounds, and the figures so far."""
 
     def __init__(self, folder: Path, rounds: int, n: int) -> None:
         self.folder, self.rounds, self.rows = folder, rounds, list[Row]()
         graph = road(n)
         self.graph = load.edge_list(graph)
-        #: the vertices, without those that no street reaches
+        #: the names of the vertices that have an edge
         self.names = np.unique(graph.heads).tolist()
         self.n = len(self.names)
 
     def note(self, name: str, value: float, unit: str, wanted: str, met: bool, **more: Any) -> None:
-        """Record and show one figure."""
+        """Record and print one figure; ``wanted`` is the required value, and ``met`` whether it was reached."""
         self.rows.append(Row(name, value, unit, wanted, met, more))
         print(f"| {name} | {value:.4g} {unit} | {wanted} | {'yes' if met else 'NO'} | {load.as_json(more)}", flush=True)
 
     def solve(self, service: KeyedService) -> str:
-        """The job of the graph; its id."""
+        """Solve the graph on a service, and return the id of the job."""
         job = service.submit(service.upload(self.graph)["id"])["id"]
         found = service.wait(job, seconds=900)
         assert found["state"] == "successful", found
@@ -78,7 +79,7 @@ class Bench:
 
 
 def streaming(bench: Bench) -> None:
-    """Tiles from the application, and from nginx."""
+    """Measure how fast the application, and nginx before it, send tiles."""
     for accelerated in (False, True):
         settings = {**_SETTINGS, **({"APSP_ACCEL_PREFIX": "/apsp-files"} if accelerated else {})}
         data = bench.folder / f"stream{int(accelerated)}"
@@ -97,7 +98,10 @@ def streaming(bench: Bench) -> None:
 def _stream(
     bench: Bench, name: str, base: str, paths: list[str], service: KeyedService, *, wanted: float, clients: int = 1
 ) -> None:
-    """Tile after tile over each connection, by wrk; one stream also by a client that reads more at once."""
+    """Measure tiles that are requested one after the other on each connection, with wrk.
+
+    A single stream is also measured with ``load.stream``, which reads more bytes at once than wrk.
+    """
     headers, number = [f"Authorization: {service.bearer}"], service.process.pid
 
     def by_wrk(seconds: float) -> load.Load:
@@ -126,7 +130,7 @@ def _stream(
 
 
 def queries(bench: Bench) -> None:
-    """Distances beside a bare endpoint; routes, rows and many pairs of a warm store."""
+    """Measure distances beside the bare endpoint, then routes, rows and many pairs, with a store in the caches."""
     with KeyedService(bench.folder / "queries", **_SETTINGS) as service, load.bare_endpoint() as bare:
         base = f"/v1/jobs/{bench.solve(service)}"
         rng = random.Random(1)
@@ -150,7 +154,7 @@ def queries(bench: Bench) -> None:
 
 
 def _warm(service: KeyedService, base: str, names: list[int]) -> None:
-    """Touch every tile once, as a store in use is."""
+    """Read every tile once, so that the caches hold the store."""
     for u in names[::64]:
         assert service.http.get(f"{base}/rows", params={"sources": u, "format": "npy"}).status_code == 200
     assert service.http.get(f"{base}/path", params={"source": names[0], "target": names[-1]}).status_code == 200
@@ -192,7 +196,7 @@ def _many_pairs(bench: Bench, service: KeyedService, base: str, pairs: list[tupl
 
 
 def cold(bench: Bench) -> None:
-    """A store of 100,000 vertices that the process has not open and the kernel has forgotten."""
+    """Measure queries of a store of 100,000 vertices that is not open, and of which the kernel caches nothing."""
     data = bench.folder / "cold"
     jobs, n = load.add_large_jobs(data, 100_000, 2)
     with KeyedService(data, **_SETTINGS, APSP_MATRIX_CACHE="1") as service:
@@ -202,7 +206,7 @@ def cold(bench: Bench) -> None:
                                    ("row", 0.15, "rows?format=npy&sources={}")):  # fmt: skip
             found = []
             for turn in range(4 * bench.rounds + 1):
-                job = jobs[turn % 2]  # only one is kept open: the other one was closed
+                job = jobs[turn % 2]  # the service keeps one store open: the last query has closed this job's store
                 load.drop_cache(data / "jobs" / job)
                 path = f"/v1/jobs/{job}/{kind.format(rng.randrange(n), rng.randrange(n))}"
                 seconds, answer = timed(partial(service.http.get, path))
@@ -219,7 +223,7 @@ def cold(bench: Bench) -> None:
 
 
 def uploads(bench: Bench) -> None:
-    """A file that is refused for its digest once it is on the disk: the time of receiving alone."""
+    """Measure the time of receiving a file alone: after receiving, the file is refused for its wrong digest."""
     size = 3 * 10**8
     path = bench.folder / "upload"
     with path.open("wb") as file:
@@ -250,14 +254,14 @@ def uploads(bench: Bench) -> None:
 
 
 def jobs(bench: Bench) -> None:
-    """How long a small job takes beside its solving, and submissions a second."""
+    """Measure the time of a small job beyond that of its solve, and the submissions a second."""
     with KeyedService(bench.folder / "jobs", **_SETTINGS) as service:
         _latency(bench, service)
         tiny = service.upload(b"1 2 3\n2 3 4\n3 4 5\n")["id"]
         service.wait(service.submit(tiny)["id"])
         rates = [_submit(service, 200, {"graph": tiny, "fresh": True}) for _ in range(bench.rounds)]
         bench.note("submissions of jobs", max(rates), "/s", "≥ 100", max(rates) >= 100, all=rates)
-        # what waits in the queue is not worth its time
+        # the waiting jobs are of no use, so they are cancelled
         for job in service.http.get("/v1/jobs", params={"state": "accepted", "limit": 200}).json()["jobs"]:
             service.http.post(f"/v1/jobs/{job['id']}/cancel")
 
@@ -265,13 +269,13 @@ def jobs(bench: Bench) -> None:
 def _latency(bench: Bench, service: KeyedService) -> None:
     graph = service.upload(load.edge_list(road(1000)))["id"]
     service.wait(service.submit(graph)["id"])
-    time.sleep(5)  # the runner gets ready while it has nothing to do
+    time.sleep(5)  # the runner warms up while it is idle
     over, found, ask = [], {}, {"graph": graph, "fresh": True}
     for _ in range(5 * bench.rounds):
         seconds, answer = timed(lambda: service.http.post("/v1/jobs", json=ask, headers={"Prefer": "wait=30"}))
         found = answer.json()
         assert found["state"] == "successful", found
-        # all that the runner did to have the distances; loading, storing and sealing count as waiting
+        # the seconds that the runner spent on computing distances, without loading, creating the store and sealing
         solved = sum(value for name, value in found["seconds"].items() if name not in ("load", "create", "seal"))
         over.append(seconds - solved)
     bench.note(
@@ -281,7 +285,7 @@ def _latency(bench: Bench, service: KeyedService) -> None:
 
 
 def _submit(service: KeyedService, count: int, body: object, clients: int = 8) -> float:
-    """Accepted jobs a second from several clients, each with a connection of its own."""
+    """Return the accepted jobs a second of several clients, each with its own connection."""
     host, port = service.url.removeprefix("http://").split(":")
     headers = {"Authorization": service.bearer, "Content-Type": "application/json"}
     failures: list[str] = []
@@ -309,7 +313,7 @@ def _submit(service: KeyedService, count: int, body: object, clients: int = 8) -
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds, and what came out."""
+    """Return the seconds of a call, and its result."""
     began = time.perf_counter()
     found = call()
     return time.perf_counter() - began, found

@@ -1,4 +1,4 @@
-"""What ``benchmarks.service`` loads the service with: stores, a bare endpoint, wrk, memory of processes."""
+"""Helpers of ``benchmarks.service``: load by wrk, a bare endpoint, prepared stores, and memory of processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from storage.jobs.store import GraphRecord, JobStore
 from storage.matrix.reader import MatrixSpec, create_matrix
 from storage.matrix.writer import MatrixWriter
 
-#: a FastAPI endpoint that returns a constant, as its documentation shows one
+#: program of a FastAPI endpoint that returns a constant, written as in FastAPI's documentation
 BARE: Final = """
 import socket, sys
 import uvicorn
@@ -45,7 +45,7 @@ listener.bind(("127.0.0.1", 0))
 print(listener.getsockname()[1], flush=True)
 uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])
 """
-#: asks for the paths in a file, in turn, from a place that differs between threads
+#: script of wrk that requests the paths in a file one after the other, beginning at a random one
 _SCRIPT: Final = """
 local paths = {}
 for line in io.lines(os.getenv("WRK_PATHS")) do paths[#paths + 1] = line end
@@ -62,8 +62,11 @@ _BYTES: Final = {"B": 1.0, "KB": 2.0**10, "MB": 2.0**20, "GB": 2.0**30}
 
 @dataclass(frozen=True)
 class Load:
-    """What wrk saw: requests and bytes a second, and seconds that half, and 99 of 100, of the answers took at most;
-    and the server's processor seconds for each request, which other work on the machine changes least."""
+    """The figures of one run of wrk.
+
+    ``rate`` and ``bytes`` are requests and bytes a second, ``median`` and ``p99`` are seconds of an answer.
+    ``processor`` is the server's processor seconds for each request, which depend least on other work of the machine.
+    """
 
     rate: float
     bytes: float
@@ -82,8 +85,10 @@ def wrk(
     seconds: float,
     headers: Sequence[str] = (),
 ) -> Load:
-    """Ask the server, whose process is given, for the paths, again and again.  An answer that is no success is an
-    error."""
+    """Request the paths from a server, again and again; ``process`` is the number of the server's process.
+
+    Raises RuntimeError if an answer is no success.
+    """
     script, listed = folder / "load.lua", folder / "paths"
     script.write_text(_SCRIPT)
     listed.write_text("\n".join(paths) + "\n")
@@ -112,9 +117,11 @@ def wrk(
 
 
 def stream(base: str, paths: Sequence[str], seconds: float, *, bearer: str) -> tuple[float, float]:
-    """Bytes a second of one client that takes file after file over one connection, a mebibyte at a read, as clients of
-    arrays do; and the median of its seconds from a question to the first byte.  wrk reads 8 KiB at a time, and is busy
-    with that."""
+    """Return the bytes a second of one client, and its median seconds from a request to the first byte of the answer.
+
+    The client gets one file after the other over one connection, and reads up to 1 MiB at a time, as clients of arrays
+    do.  wrk reads only 8 KiB at a time, which limits its rate.
+    """
     host, port = base.removeprefix("http://").split(":")
     view, firsts, total = memoryview(bytearray(1 << 20)), [], 0
     with socket.create_connection((host, int(port)), timeout=60) as connection:
@@ -141,7 +148,7 @@ def stream(base: str, paths: Sequence[str], seconds: float, *, bearer: str) -> t
 
 @contextlib.contextmanager
 def bare_endpoint() -> Iterator[tuple[str, int]]:
-    """Address and number of a process that serves a constant."""
+    """Context manager: yield the address and the process number of a server that returns a constant."""
     process = subprocess.Popen([sys.executable, "-c", BARE], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -156,13 +163,13 @@ def bare_endpoint() -> Iterator[tuple[str, int]]:
 
 
 def processor(process: int) -> float:
-    """Processor seconds that a process has used."""
+    """Return the processor seconds that a process has used."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def settle(process: int) -> None:
-    """Wait until a process that has just started does nothing any more."""
+    """Wait until a process that has just started is idle."""
     used = -1.0
     while (now := processor(process)) > used + 0.02:
         used = now
@@ -170,25 +177,24 @@ def settle(process: int) -> None:
 
 
 def memory(process: int, name: str = "VmRSS") -> int:
-    """Bytes of a process: VmRSS now, VmHWM at most since ``forget_peak``."""
+    """Return the bytes of memory of a process: ``VmRSS`` at present, ``VmHWM`` at the peak since ``forget_peak``."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
 
 
 def forget_peak(process: int) -> None:
-    """Let VmHWM begin at the present memory."""
+    """Reset ``VmHWM``, the peak of a process, to its present memory."""
     Path(f"/proc/{process}/clear_refs").write_text("5")
 
 
 class _LinkedWriter:
-    """Fills a store with one band of tiles, which stands for all others by hard links: the files of a matrix that
-    would not fit the disk."""
+    """Fills a store of a matrix that is too large for the disk: all bands of tiles are hard links to the first band."""
 
     def __init__(self, writer: MatrixWriter) -> None:
         self._writer = writer
 
     def repeat_first_band(self) -> None:
-        """Link every tile to that of its column in the first band."""
+        """Link every tile of the other bands to the tile of the same column in the first band."""
         writer = self._writer
         tiles, (down, across) = Path(writer._tiles), writer._grid.counts
         for i in range(1, down):
@@ -200,7 +206,10 @@ class _LinkedWriter:
 
 
 def add_job(data: Path, graph: Graph, fill: Callable[[MatrixWriter], object]) -> str:
-    """A finished job in a data directory that no service uses yet; ``fill(writer)`` writes the tiles.  Its id."""
+    """Make a finished job in a data directory that no service uses yet, and return its id.
+
+    ``fill(writer)`` is called to write the tiles.
+    """
     from service.settings import Settings
 
     settings = Settings.load({}, data_dir=data)
@@ -225,7 +234,10 @@ def add_job(data: Path, graph: Graph, fill: Callable[[MatrixWriter], object]) ->
 
 
 def add_large_jobs(data: Path, n: int, count: int) -> tuple[list[str], int]:
-    """Jobs of ``n`` vertices in uint16 whose bands of tiles are all the same; their ids, and n as it came out."""
+    """Make jobs of about ``n`` vertices in uint16, whose bands of tiles are all equal.
+
+    Returns the ids of the jobs, and the exact number of vertices.
+    """
     graph = road(n)
     rng = np.random.default_rng(1)
 
@@ -237,7 +249,7 @@ def add_large_jobs(data: Path, n: int, count: int) -> tuple[list[str], int]:
 
 
 def drop_cache(folder: Path) -> None:
-    """Let the kernel forget the contents of all files below a folder."""
+    """Make the kernel drop the contents of all files below a folder from its cache."""
     seen = set()
     for path in folder.rglob("*"):
         if path.is_file() and (number := path.stat().st_ino) not in seen:
@@ -249,7 +261,7 @@ def drop_cache(folder: Path) -> None:
 
 
 def edge_list(graph: Graph) -> bytes:
-    """The graph as an edge list, each edge once."""
+    """Return the graph as the text of an edge list, with each edge once."""
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     once = tails < graph.heads
     columns = (tails[once].tolist(), graph.heads[once].tolist(), graph.weights[once].tolist())
@@ -257,5 +269,5 @@ def edge_list(graph: Graph) -> bytes:
 
 
 def as_json(value: object) -> str:
-    """Compact JSON."""
+    """Return a value as JSON without blanks."""
     return json.dumps(value, separators=(",", ":"))

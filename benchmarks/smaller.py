@@ -1,10 +1,10 @@
-"""Answers smaller than the matrix: what they take beside what was asked for, as one table.
+"""Times answers that are smaller than the matrix, and prints them beside the times that were required.
 
     python -m benchmarks.smaller [FOLDER] [--threads 1] [--runs 5] [--only WORD]
 
-FOLDER has the real graphs.  Everything is in processor seconds, the least of some runs that alternate, because the
-processors of a machine are often shared; targets in seconds are for two cores, so a target of 60 s is 120 processor
-seconds.  ``benchmarks.betweenness`` and ``benchmarks.semirings`` compare with other programs and other semirings.
+FOLDER has the real graphs.  All times are processor seconds, because the processors of a machine are often shared; runs
+alternate, and the least time counts.  Required times are seconds on two cores, so 60 s mean 120 processor seconds.
+``benchmarks.betweenness`` and ``benchmarks.semirings`` compare with other programs and other semirings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from storage.pairs.saving import save_pairs
 from storage.readers import read_graph
 from tests.reference_options import read_arguments
 
-#: Graphs on which measures are compared with dropped rows, and how many rows of each.
+#: Graphs, and numbers of their rows, on which searches with measures are timed beside searches whose rows are dropped.
 MEASURED: Final = {
     "facebook_combined.txt.gz": 4_039,
     "PGPgiantcompo.graph": 4_096,
@@ -49,7 +49,7 @@ MEASURED: Final = {
     "delhi-roads.gr.gz": 256,
 }
 SEATTLE, DELHI = "seattle-roads.gr.gz", "delhi-roads.gr.gz"
-#: Graphs along whose paths quantities are summed, rows of each, and whether every arc counts 1.
+#: Graphs along whose paths quantities are summed, the number of rows of each, and whether every arc counts 1.
 SUMMED: Final = (
     ("bremen_dist.gr.gz", 128, False),
     (DELHI, 64, False),
@@ -64,7 +64,7 @@ Row = tuple[str, str, str]
 
 
 def least(runs: int, *works: Callable[[], Any]) -> list[float]:
-    """Return the least processor seconds of each work; they alternate."""
+    """Call each of ``works`` ``runs`` times, in alternation, and return the least processor seconds of each."""
     found = [math.inf] * len(works)
     for _ in range(runs):
         for k, work in enumerate(works):
@@ -75,7 +75,7 @@ def least(runs: int, *works: Callable[[], Any]) -> list[float]:
 
 
 def requests(n: int, largest: float) -> dict[str, MeasureRequest]:
-    """Return what is asked, by name; distances are shares of a typical largest one."""
+    """Return requests for measures by name; cutoffs are shares of ``largest``, a typical eccentricity."""
     rng = np.random.default_rng(0)
     columns = {name: rng.integers(0, 1000, n) for name in ("jobs", "beds", "shops")}
     within = [float(math.ceil(largest * share)) for share in (0.2, 0.4, 0.6, 1)]
@@ -93,13 +93,13 @@ def requests(n: int, largest: float) -> dict[str, MeasureRequest]:
 
 
 def some_sources(graph: Graph, rows: int) -> tuple[int, ...]:
-    """Return neighbouring sources from the middle of the labels."""
+    """Return consecutive sources from the middle of the labels."""
     first = max(0, (graph.n - rows) // 2)
     return tuple(range(first, min(graph.n, first + rows)))
 
 
 def measures(folder: Path, threads: int, runs: int) -> Iterator[Row]:
-    """Compare each request with a sink that drops the rows."""
+    """Time searches with the measures of each request, beside the same searches with a sink that drops the rows."""
     for name, rows in MEASURED.items():
         graph, _ = read_graph(folder / name, **read_arguments(name))
         options = Options(sources=some_sources(graph, rows), threads=threads, device="cpu")
@@ -124,7 +124,7 @@ def measures(folder: Path, threads: int, runs: int) -> Iterator[Row]:
 
 
 def whole_seattle(folder: Path, threads: int, runs: int) -> Iterator[Row]:
-    """Extrapolate all rows from two numbers of rows, so that what is done once counts once."""
+    """Extrapolate the time of all rows from those of 1,024 and 3,072 rows, so that work done once is counted once."""
     graph, _ = read_graph(folder / SEATTLE)
     columns = {f"c{k}": np.random.default_rng(k).integers(0, 1000, graph.n) for k in range(3)}
     request: MeasureRequest = {
@@ -145,7 +145,7 @@ def whole_seattle(folder: Path, threads: int, runs: int) -> Iterator[Row]:
 
 
 def near(folder: Path, threads: int, runs: int) -> Iterator[Row]:
-    """Search and save near pairs of Delhi."""
+    """Time near pairs of Delhi: all pairs within 20 km, with saving them, and the 10 nearest of 10,000 targets."""
     graph, _ = read_graph(folder / DELHI)
     targets = tuple(np.linspace(0, graph.n - 1, 10_000).astype(int).tolist())
     with tempfile.TemporaryDirectory() as place:
@@ -164,7 +164,7 @@ def near(folder: Path, threads: int, runs: int) -> Iterator[Row]:
 
 
 def quantities(folder: Path, threads: int, runs: int) -> Iterator[Row]:
-    """Sum quantities along the paths of rows that are there, beside the search of these rows."""
+    """Time the sums of quantities along the paths of known rows, beside the search of these rows."""
     for name, rows, unit in SUMMED:
         graph, _ = read_graph(folder / name, **read_arguments(name))
         rng = np.random.default_rng(1)

@@ -1,9 +1,10 @@
-"""What a user waits for around the work: wall and processor seconds of commands.
+"""Times commands whose work is small, so that their start counts most: wall and processor seconds.
 
     python benchmarks/start.py [--runs 5] [--first]
 
-The graph has 973 vertices, 3,892 random arcs and whole weights.  ``--first`` also solves without a cache of kernels,
-in a copy of the program.  Processor seconds are those of the command and its children, user and system.
+The graph has 973 vertices, 3,892 random arcs and whole weights.  ``--first`` also times a first and a second solve in a
+copy of the program that has no cache of kernels.  Processor seconds are those of the command and its children, in user
+and system mode.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 VERTICES, ARCS = 973, 3892
-#: What the command runs; 96d7eee has another entry.
+#: The program of a command: it calls the entry point of ``apsp``, which has another name in commit 96d7eee.
 ENTRY = """
 try:
     from service.cli.start import main
@@ -52,7 +53,7 @@ def commands_in(folder: Path) -> dict[str, list[str]]:
 
 
 def took(words: list[str], program: Path, **environ: str) -> tuple[float, float]:
-    """Wall and processor seconds of one command; bytecode is kept, as an installation keeps it.
+    """Return wall and processor seconds of one command, which may write bytecode files, as in an installation.
 
     Args:
         words: the words after ``apsp``.
@@ -60,7 +61,7 @@ def took(words: list[str], program: Path, **environ: str) -> tuple[float, float]
         environ: further variables of the environment.
 
     Raises:
-        RuntimeError: the command ended with a fault, whose time would say nothing.
+        RuntimeError: the command failed, so its time means nothing.
     """
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     environment = {**kept, **environ}
@@ -68,7 +69,7 @@ def took(words: list[str], program: Path, **environ: str) -> tuple[float, float]
     command = [sys.executable, "-c", ENTRY, *words]
     done = subprocess.run(command, cwd=program, env=environment, capture_output=True, text=True, check=False)
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode not in (0, 2):  # 2: there is no such file
+    if done.returncode not in (0, 2):  # one of the commands names a missing file, and ends with 2
         raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}: {done.stderr[-2000:]}")
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

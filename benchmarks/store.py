@@ -1,8 +1,9 @@
-"""The matrix store against the disk: tile writes, durability, layouts, rows, compression.
+"""Compares the matrix store with the disk: writing tiles, syncing them, layouts, rows, compression.
 
-Run ``python -m benchmarks.store --folder DIR`` on the disk that matters; prints one Markdown table per question.
-Every comparison alternates its candidates and keeps the best of the repeats, because disks and neighbours are noisy:
-quote the ratios.  *Raw* is plain ``os.write`` of the same bytes into files of the same size by the same threads.
+Run ``python -m benchmarks.store --folder DIR`` with a folder on the disk to measure; each comparison prints a Markdown
+table.  Its candidates alternate, and the best of several runs counts, because other work on the machine and its disk
+changes the times: use the ratios.  *Raw* means that as many threads write the same bytes into files of the same size
+with ``os.write``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Row = Sequence[object]
 
 
 def empty_graph(n: int) -> Graph:
-    """A graph of ``n`` vertices without arcs: the store's cost does not depend on them."""
+    """Return a graph of ``n`` vertices without arcs, because writing the matrix does not depend on arcs."""
     none = np.zeros(0, np.int32)
     return Graph(np.zeros(n + 1, np.int64), none, none, np.arange(n, dtype=np.int64), directed=True, weighted=True)
 
@@ -45,7 +46,7 @@ def table(title: str, head: Row, rows: Iterable[Row]) -> None:
 
 
 def best(candidates: dict[str, Callable[[], tuple[float, ...]]], repeats: int) -> dict[str, tuple[float, ...]]:
-    """Smallest seconds of each candidate; they take turns."""
+    """Run the candidates ``repeats`` times in alternation, and return the least seconds of each."""
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in candidates}
     for _ in range(repeats):
         for name, run in candidates.items():
@@ -55,14 +56,17 @@ def best(candidates: dict[str, Callable[[], tuple[float, ...]]], repeats: int) -
 
 
 def spread(work: Callable[[int], object], count: int, threads: int) -> None:
-    """Call ``work(0..count-1)`` from several threads."""
+    """Call ``work`` with each number from 0 to ``count`` - 1, from several threads."""
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(work, range(count)):
             pass
 
 
 def raw_write(folder: Path, grid: TileGrid, itemsize: int, threads: int, *, flush: bool) -> tuple[float, float]:
-    """Seconds to write the store's bytes as plain files, and until they are durable."""
+    """Return the seconds to write the store's bytes as plain files, and the seconds until they are synced, too.
+
+    ``flush`` says whether the kernel is asked to write each file to the disk at once.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     down, across = grid.counts
     data = np.random.default_rng(0).bytes(grid.tile_bytes(itemsize))
@@ -87,7 +91,7 @@ def raw_write(folder: Path, grid: TileGrid, itemsize: int, threads: int, *, flus
 
 
 def store_write(path: Path, n: int, band: np.ndarray, threads: int, compression: str = "none") -> tuple[float, float]:
-    """Seconds until all tiles are written, and until the store is sealed (durable)."""
+    """Return the seconds until all tiles are written, and until the store is sealed, which syncs all files."""
     shutil.rmtree(path, ignore_errors=True)
     begin = time.perf_counter()
     with create_matrix(path, empty_graph(n), MatrixSpec(band.dtype, np.inf, compression=compression)) as writer:
@@ -103,7 +107,10 @@ def store_write(path: Path, n: int, band: np.ndarray, threads: int, compression:
 def zarr_write(
     path: Path, n: int, band: np.ndarray, threads: int, shards: tuple[int, int] | None
 ) -> tuple[float, float]:
-    """The same through zarr's own writer, with the same chunks and checksums, optionally in shards."""
+    """Return what :func:`store_write` returns, for zarr's own writer with the same chunks and checksums.
+
+    ``shards`` is the shape of a shard; None for chunks without shards.
+    """
     shutil.rmtree(path, ignore_errors=True)
     begin = time.perf_counter()
     grid = layout((n, n), band.itemsize)
@@ -130,7 +137,7 @@ def zarr_write(
 
 
 def compare_writers(folder: Path, n: int, threads: int, repeats: int) -> None:
-    """Raw files, this store, zarr's writer, zarr's sharding codec."""
+    """Compare raw files, this store, zarr's writer, and zarr's writer with shards."""
     grid, target = layout((n, n), 4), folder / "bench.zarr"
     band = np.random.default_rng(1).random((1024, n), np.float32)
     wide = tuple(side * count for side, count in zip(grid.tile, (1024 // 64, grid.counts[1]), strict=True))
@@ -153,7 +160,7 @@ def compare_writers(folder: Path, n: int, threads: int, repeats: int) -> None:
 
 
 def compare_tiles(folder: Path, n: int, threads: int, repeats: int) -> None:
-    """Raw write speed by tile size: what the layout law may choose from."""
+    """Compare the raw write speed of tile shapes, among which the layout of stores may choose."""
     shapes = [(64, 4096), (64, 8192), (64, 16384), (64, n), (256, 8192), (512, 512), (2048, 2048)]
     grids = {f"{r} x {c}": TileGrid((n, n), (r, c)) for r, c in shapes}
     times = best({k: partial(raw_write, folder / "raw", g, 4, threads, flush=True) for k, g in grids.items()}, repeats)
@@ -174,7 +181,7 @@ def compare_tiles(folder: Path, n: int, threads: int, repeats: int) -> None:
 
 
 def bytes_read(work: Callable[[], object]) -> int:
-    """Bytes that ``work`` asks of the kernel (Linux)."""
+    """Return the bytes that ``work`` reads with system calls (Linux)."""
 
     def counter() -> int:
         return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
@@ -186,7 +193,7 @@ def bytes_read(work: Callable[[], object]) -> int:
 
 
 def row_cost(folder: Path, n: int) -> None:
-    """Bytes that reading one row touches, in this reader and in a plain Zarr client."""
+    """Compare the bytes that are read for one row by this program's reader and by zarr."""
     path, rows = folder / "rows.zarr", 192
     shutil.rmtree(path, ignore_errors=True)
     sources = np.arange(rows, dtype=np.int64)
@@ -209,7 +216,7 @@ def row_cost(folder: Path, n: int) -> None:
 
 
 def scattered(folder: Path, n: int) -> None:
-    """Distances of random pairs, whose tiles are touched for the first time and again."""
+    """Time distances of random pairs, with a store that was just opened, and again."""
     path, rng = folder / "pairs.zarr", np.random.default_rng(3)
     shutil.rmtree(path, ignore_errors=True)
     with create_matrix(path, empty_graph(n), MatrixSpec(np.float32, np.inf)) as writer:
@@ -228,7 +235,7 @@ def scattered(folder: Path, n: int) -> None:
 
 
 def compare_solve(folder: Path, file: Path, dtype: str, threads: int, repeats: int) -> None:
-    """A whole solve that is bound by the disk, against its bytes written plainly; both until they are durable."""
+    """Compare a solve whose time the disk determines with raw writes of the same bytes; both include the syncing."""
     from engine.api.solve import make_plan, solve_to_store
     from engine.model.problem import Options
 
@@ -255,14 +262,14 @@ def compare_solve(folder: Path, file: Path, dtype: str, threads: int, repeats: i
 
 
 def compare_compression(folder: Path, file: Path, dtype: str) -> None:
-    """Size and seconds of the matrix of a real graph, stored plain and compressed (one thread, processor time)."""
+    """Compare size and processor seconds of a real graph's matrix without and with compression, on one thread."""
     graph, _ = read_graph(file)
     arcs = scipy.sparse.csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
     entries = scipy.sparse.csgraph.dijkstra(arcs, directed=True)
     unreachable = np.inf if np.dtype(dtype).kind == "f" else {"uint16": 2**15 - 1, "int32": 2**30 - 1}[dtype]
     entries = np.where(np.isinf(entries), unreachable, entries).astype(dtype)
     result = []
-    store_write(folder / "compressed.zarr", 64, np.zeros((64, 64), np.float32), 1, "zstd")  # imports everything
+    store_write(folder / "compressed.zarr", 64, np.zeros((64, 64), np.float32), 1, "zstd")  # imports are not timed
     for compression in ("none", "zstd"):
         path = folder / "compressed.zarr"
         shutil.rmtree(path, ignore_errors=True)

@@ -1,9 +1,8 @@
-"""The picture of whole commands in docs/out-of-core.md: a bar for each, from the command to the sealed store.
+"""Draws the picture of whole commands in docs/out-of-core.md: a bar for each, from its start to the sealed store.
 
     python -m benchmarks.timeline
 
-It is drawn from what ``benchmarks.commands`` has recorded.  What no phase counts is the start of the program, before
-the graph is read.
+The data are records of ``benchmarks.commands``.  Seconds that belong to no phase are shown as the start of the program.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 RECORD: Final = ROOT / "benchmarks" / "results" / "commands-h100-2026-11-24.json"
 PICTURE: Final = ROOT / "docs" / "pictures" / "command.svg"
-#: Names of the bars, and which rows they show: program, run, turn.
+#: For each bar its name, and the program, run and turn of the record that it shows.
 BARS: Final = (
     ("96d7eee, first", "96d7eee", 2, 0),
     ("now, first", "draft 2 of decision 175", 2, 0),
@@ -31,7 +30,7 @@ WIDTH, LEFT, ROW, TOP = 1000, 130, 44, 50
 
 
 def parts(row: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return the phases of a command in their order, with their seconds."""
+    """Return the phases of a command with their seconds, in the order of the bar."""
     seconds = dict(row["seconds"])
     seconds["start"] = row["wall"] - sum(seconds.values())
     return [(name, seconds[name]) for name in COLOURS if seconds.get(name, 0) > 0]
@@ -71,7 +70,7 @@ def draw(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Draw it."""
+    """Draw the picture."""
     PICTURE.write_text(draw(json.loads(RECORD.read_text())))
 
 

@@ -1,19 +1,21 @@
-"""What the user waits for: all distances of real and made graphs, planning included, beside an older commit and peers.
+"""Times all distances of real and generated graphs, with planning, beside an older commit and other libraries (peers).
 
     python -m benchmarks.waits --prepare DATA --graphs FOLDER            # real graphs as .npz; needs the readers
     python -m benchmarks.waits --graphs FOLDER [--old CHECKOUT] [--threads 2,16] [--runs 4] [--part 1/3] [--json FILE]
     python -m benchmarks.waits --print FILE [FILE ...]                   # the tables of what was measured
     python -m benchmarks.waits --print FILE ... --into README.md docs/benchmarks.md    # between the marks there
 
-Each contender has a process of its own (``benchmarks/contenders.py``), which is bound to as many processors as it may
-have threads; for each graph the contenders are timed one after the other, so that ratios are of one run.  *Engine* is
-planning and solving into memory with the summary, *door* is ``engine.interop.scipy_csgraph.shortest_path``.  A first
-pass, not timed, compiles what is not compiled yet, that of trials included, for which planning itself would not wait.
-The first call on a graph is told apart from later ones, of which the least counts.  SciPy has one thread, and is timed
-once.  Where SciPy or NetworKit would take longer than 1.5 s, they search some sources, and the time counts in
-proportion (~).  rustworkx is given up once others are known to be faster (>).  *Not kept* is what planning takes beyond
-the parts that it finds, the arcs that it prepares for the searches of the solve, and what the rows that it keeps would
-take in the solve.  Rows of three sources of every answer are compared with SciPy's.
+Each contender has a process of its own (``benchmarks/contenders.py``), bound to as many processors as it has threads.
+For each graph the contenders are timed one after the other, so that ratios are of one run.  *Engine* means planning and
+solving into memory with the summary, and *door* means ``engine.interop.scipy_csgraph.shortest_path``.  A first pass,
+which is not timed, compiles all kernels, also those of trials, for which planning itself would not wait.
+
+The first call on a graph has its own column; of the later calls the least time counts.  SciPy has one thread, and is
+timed once.  If SciPy or NetworKit would take longer than 1.5 s, they search some sources only, and the time of all
+follows in proportion (~).  rustworkx is stopped when it is slower than the others for certain (>).  *Not kept* is the
+part of planning's time that saves the solve nothing: it leaves out the time of finding parts, of preparing arcs for the
+searches of the solve, and of the rows that the solve keeps from trials.  In every answer the rows of three sources are
+compared with SciPy's.
 """
 
 from __future__ import annotations
@@ -39,20 +41,20 @@ from benchmarks.waits_tables import insert, least, report, summary
 from storage.graph.graph import Graph, build_graph
 
 HERE: Final = Path(__file__).resolve().parent
-#: Vertices of the real graphs.
+#: The fewest and the most vertices of the real graphs.
 LEAST: Final = 900
 MOST: Final = 16_500
-#: Seconds for the first pass, after which it is ended, for a contender to make its form of a graph, and to answer.
+#: The most seconds of the first pass, of a contender that converts a graph to its own form, and of an answer.
 WARM_UP: Final = 300.0
 SET_UP: Final = 20.0
 PATIENCE: Final = 30.0
-#: rustworkx is given up after so many times the seconds of the fastest other peer, and so many seconds.
+#: rustworkx is stopped after GIVEN_UP times the seconds of the fastest other peer, plus AT_LEAST seconds.
 GIVEN_UP: Final = 3.0
 AT_LEAST: Final = 0.5
-#: From so many vertices on, parallel efficiency is told.
+#: Graphs with at least this many vertices are also timed with one thread, for their parallel efficiency.
 LARGE: Final = 8_000
 
-#: How real graphs are read where the file does not say it.
+#: Arguments of ``read_graph`` for real graphs whose files do not declare them.
 READ: Final[dict[str, dict[str, Any]]] = {
     "as-caida20070917.txt": {"unweighted": True},
     "soc-sign-bitcoinotc.csv.gz": {"unweighted": True},
@@ -61,12 +63,12 @@ READ: Final[dict[str, dict[str, Any]]] = {
     "facebook_combined.txt.gz": {"directed": False},
     "bio-CE-GT.txt": {"directed": False},
 }
-#: Files that are no graphs, or graphs that another file holds, too.
+#: Files that are no graphs, or whose graph is also in another file.
 LEFT_OUT: Final = frozenset({"airports.dat.gz", "routes.dat.gz", "README.md", "make_reference.py"})
 
 
 def one_arc_a_pair(graph: Graph) -> Graph:
-    """Return the arcs that lead to a higher number, so that the graph is acyclic and most vertices reach little."""
+    """Return the graph of the arcs to a higher index; it is acyclic, and most vertices reach few others."""
     tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     kept = tails < graph.heads
     return build_graph(tails[kept], graph.heads[kept], graph.weights[kept], n=graph.n, directed=True)[0]
@@ -109,7 +111,7 @@ def save(path: Path, graph: Graph) -> None:
 
 
 def prepare(data: Path, folder: Path) -> None:
-    """Write the real graphs of a folder that have no negative arc and a size that is asked for."""
+    """Convert the real graphs of a folder that have from ``LEAST`` to ``MOST`` vertices and no negative weights."""
     from storage.errors import ApspError
     from storage.readers import read_graph
 
@@ -133,7 +135,7 @@ def prepare(data: Path, folder: Path) -> None:
 
 
 class Contender:
-    """A process that measures; started anew when it has been given up."""
+    """The process of one contender; a process that was stopped is started again for the next order."""
 
     def __init__(self, name: str, threads: int, checkout: Path) -> None:
         self.name, self.threads, self._checkout = name, threads, checkout
@@ -141,12 +143,12 @@ class Contender:
         self._left = b""
 
     def ask(self, order: dict[str, Any], patience: float) -> dict[str, Any]:
-        """Return what was measured; ``given up`` holds the seconds after which it was not waited for any more."""
+        """Return the measurements of an order, or ``given up`` with the seconds after which the process was stopped."""
         if self._process is None:
             added = os.environ.get("PYTHONPATH", "").split(os.pathsep)
             path = [str(self._checkout), *(each for each in added if each and Path(each).resolve() != HERE.parent)]
             command = [sys.executable, "-P", str(HERE / "contenders.py"), self.name, "--threads", str(self.threads)]
-            # the doors take a GPU where there is one
+            # no GPU is visible, because doors would use it
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""}
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=self._checkout
@@ -193,13 +195,13 @@ class Contender:
 
 @dataclass(frozen=True)
 class Timing:
-    """A graph that is to be timed.
+    """A graph to be timed.
 
     Attributes:
         file: the graph, as ``--prepare`` writes it.
-        threads: numbers of threads; ours has a row for each.
-        compared: those of them with which older commits and peers are timed, too.
-        peers: whether peers take part.
+        threads: numbers of threads; there is a row for each.
+        compared: those of ``threads`` with which the older commit and the peers are timed, too.
+        peers: whether peers are timed.
         doors: whether SciPy's door is timed.
     """
 
@@ -249,14 +251,14 @@ class Contenders:
     """The processes of all contenders, each started when it is first asked.
 
     Args:
-        mine: the checkouts of ours, by name.
+        mine: the checkouts of apsp by name: ``now``, and perhaps ``old``.
     """
 
     def __init__(self, mine: dict[str, Path]) -> None:
         self._mine, self._started = mine, dict[tuple[str, int], Contender]()
 
     def of(self, name: str, threads: int) -> Contender:
-        """Return a contender with so many threads."""
+        """Return the process of a contender with this number of threads."""
         if (name, threads) not in self._started:
             self._started[name, threads] = Contender(name, threads, self._mine.get(name, HERE.parent))
         return self._started[name, threads]
@@ -268,7 +270,7 @@ class Contenders:
 
 
 def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
-    """Solve every graph once by each of ours, all at the same time, so that nothing is compiled while it is timed."""
+    """Solve every graph once with each checkout in ``mine``, so that nothing has to be compiled while it is timed."""
     began = time.perf_counter()
     run = [sys.executable, "-P", str(HERE / "contenders.py")]
     orders = "".join(json.dumps({"graph": str(file), "runs": 0, "compile": True}) + "\n" for file in files).encode()
@@ -298,7 +300,7 @@ def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
 
 
 def timing(file: Path, threads: Sequence[int], *, peers: bool) -> Timing:
-    """Return how a graph is timed: large ones with one thread, too, so that parallel efficiency can be told."""
+    """Return how a graph is timed: a large one also with one thread, so that its parallel efficiency is known."""
     with np.load(file) as found:
         large = len(found["indptr"]) - 1 >= LARGE
     alone = large and max(threads) > 2 and 1 not in threads
@@ -349,7 +351,7 @@ def main() -> None:
         for row in measure(timings, given.runs, old):
             rows.append(row)
             print(json.dumps(row), file=sys.stderr, flush=True)
-            if given.json is not None:  # after each row, so that what was measured outlives a limit of time
+            if given.json is not None:  # written after each row, so that a time limit loses no finished row
                 given.json.write_text(json.dumps({"facts": told, "rows": rows}, indent=1) + "\n")
     print(summary(rows), report(rows), sep="\n\n")
 

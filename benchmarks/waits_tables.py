@@ -1,4 +1,7 @@
-"""The tables of ``benchmarks.waits``."""
+"""Makes the tables of ``benchmarks.waits``.
+
+A row has a graph, a number of threads, and the answers of contenders by name; ``which`` selects ``engine`` or ``door``.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ PEERS: Final = ("SciPy", "NetworKit", "rustworkx")
 
 
 def least(told: dict[str, Any] | None, which: str = "engine") -> float:
-    """Return the least seconds of later calls, or of the only one; infinite where there is none."""
+    """Return the least seconds of the calls after the first, or of the only call; infinity if there is none."""
     times = [each["seconds"] for each in (told or {}).get(which, [])]
     return min(times[1:] or times, default=math.inf)
 
 
 def cell(told: dict[str, Any] | None, which: str = "engine") -> str:
-    """Return seconds as they are printed."""
+    """Return the text of a contender's seconds in a table."""
     if told is None:
         return ""
     if "given up" in told:
@@ -36,15 +39,15 @@ def fastest(row: dict[str, Any]) -> float:
 
 
 def ratio(row: dict[str, Any], name: str, which: str = "engine") -> float | None:
-    """Return how many times the time of ``name`` the fastest peer takes."""
+    """Return the seconds of the fastest peer divided by those of ``name``; None if either is unknown."""
     own, best = least(row.get(name), which), fastest(row)
     return best / own if own < math.inf and best < math.inf else None
 
 
 def shares(row: dict[str, Any]) -> tuple[float, float] | None:
-    """Return planning's share of the whole, and its seconds beyond those that the rows kept would take in the solve.
+    """Return planning's share of the whole time, and the seconds of planning that save the solve nothing (*not kept*).
 
-    What planning prepares and finds for the solve, arcs and parts, counts as kept, too.
+    Planning saves the solve the time of parts that it finds, of arcs that it prepares, and of rows that trials keep.
     """
     later = row.get("now", {}).get("engine", [])
     if not later:
@@ -63,7 +66,7 @@ HEAD: Final = (
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Return the rows of one number of threads in Markdown."""
+    """Return a table in Markdown of rows with the same number of threads."""
     lines = [f"| {' | '.join(HEAD)} |", "|" + " --- |" * len(HEAD)]
     for row in rows:
         now, told = row.get("now", {}), shares(row)
@@ -87,7 +90,7 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def medians(rows: Sequence[dict[str, Any]], threads: int) -> str:
-    """Return medians and least ratios, efficiency, and what planning costs."""
+    """Return lines with the medians and the least of ratios, parallel efficiencies, and the cost of planning."""
     own = [row for row in rows if row["threads"] == threads]
     lines = []
     for what, chosen in (
@@ -119,7 +122,7 @@ def medians(rows: Sequence[dict[str, Any]], threads: int) -> str:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:
-    """Return what is told of all graphs at once, for each number of threads, real graphs apart from made ones.
+    """Return a table of ratios over many graphs: a line for each number of threads and kind of graph.
 
     The column of 96d7eee is left out if no row has it.
     """
@@ -148,7 +151,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def insert(page: Path, texts: dict[str, str]) -> None:
-    """Replace what stands between ``<!-- waits: NAME -->`` and ``<!-- end -->`` by the text of that name."""
+    """Replace the text between ``<!-- waits: NAME -->`` and ``<!-- end -->`` by the text of that name."""
     text = page.read_text(encoding="utf-8")
     for name, new in texts.items():
         before, mark, rest = text.partition(f"<!-- waits: {name} -->\n")
@@ -159,7 +162,7 @@ def insert(page: Path, texts: dict[str, str]) -> None:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> str:
-    """Return everything in Markdown."""
+    """Return the tables and the medians of all numbers of threads in Markdown."""
     parts = []
     for threads in sorted({row["threads"] for row in rows}):
         own = sorted((r for r in rows if r["threads"] == threads), key=lambda row: (row["hops"], row["n"]))

@@ -1,9 +1,10 @@
-"""Many workers against one process: python -m benchmarks.workers cpu FOLDER, or gpu FOLDER [N ...].
+"""Compares workers with one process: python -m benchmarks.workers cpu FOLDER, or gpu FOLDER [N ...].
 
-``cpu``: blocked Floyd-Warshall over 8 x 8 tiles of 1,024 on two workers of one thread each, and by one process of two
-threads, in turns; processor seconds of all processes and wall seconds.
-``gpu``: on all GPUs of this host, a worker each, against one process that streams through all of them; a smaller matrix
-whole, compared with one process bit for bit, and half of the rounds of larger ones (N vertices; 98,304).
+``cpu`` times blocked Floyd-Warshall over 8 x 8 pivot blocks of 1,024 vertices, alternately on two workers with one
+thread each, and in one process with two threads: processor seconds of all processes, and wall seconds.
+``gpu`` times a worker for each GPU of this host, and one process that streams through all GPUs.  Both solve a small
+matrix whole, and rows of the two results must be equal; of larger matrices (N vertices, by default 98,304) both run
+half of the rounds.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ TURNS = 5
 
 
 class Record:
-    """Collects rows and writes them with what they were measured on."""
+    """Collects rows, and writes them with facts about the machine."""
 
     def __init__(self, name: str) -> None:
         self._name, self._rows = name, list[dict[str, Any]]()
 
     def add(self, **row: Any) -> None:
-        """One measurement, printed as it comes."""
+        """Add one measurement, and print it at once."""
         self._rows.append(row)
         print(json.dumps(row), flush=True)
 
     def write(self) -> None:
-        """Write ``results/NAME.json``, or the same under APSP_RESULTS."""
+        """Write ``NAME.json`` into the folder that APSP_RESULTS names, or into ``results``."""
         folder = Path(os.environ.get("APSP_RESULTS", RESULTS))
         about = {**facts(), "gpus": _gpus()} if self._name.endswith("gpu") else facts()
         about["commit"] = os.environ.get("APSP_COMMIT") or about["commit"]
@@ -66,7 +67,7 @@ def _gpus() -> list[str]:
 
 @contextlib.contextmanager
 def running(device: str, count: int, threads: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """A scheduler and workers, as ``apsp worker`` starts them."""
+    """Context manager: run a Dask scheduler and workers as ``apsp worker`` starts them, and yield the workers."""
     from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs
 
     words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(PORT)]
@@ -100,7 +101,10 @@ def _present() -> int:
 
 
 def random_graph(n: int, degree: int = 4, *, fractions: bool = False) -> Graph:
-    """``degree`` random arcs out of every vertex, whole weights 1 ... 100, as floats if ``fractions``."""
+    """Return a graph with ``degree`` random arcs out of every vertex, and whole weights from 1 to 100.
+
+    ``fractions`` makes the type of the weights float64.
+    """
     rng = np.random.default_rng(n)
     tails, heads = np.repeat(np.arange(n), degree), rng.integers(0, n, degree * n)
     weights = rng.integers(1, 101, degree * n)
@@ -108,34 +112,34 @@ def random_graph(n: int, degree: int = 4, *, fractions: bool = False) -> Graph:
 
 
 class Slope(Monitor):
-    """Updates over time; asks to stop at some share of them."""
+    """Records when updates were done, and stops the solve after a share of all updates."""
 
     def __init__(self, share: float) -> None:
         self.share, self.total, self.marks = share, 0, list[tuple[float, int]]()
 
     def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
-        """Only the rounds are looked at."""
+        """Begin a phase; only the rounds (phase ``relax``) are recorded."""
         self.total = total if phase == "relax" else 0
         if self.total:
             self.marks = [(time.perf_counter(), 0)]
 
     def advance(self, amount: int) -> None:
-        """Note when."""
+        """Record the time, and the number of updates until now."""
         if self.total and amount:
             self.marks.append((time.perf_counter(), self.marks[-1][1] + amount))
 
     def cancelled(self) -> bool:
-        """Whether enough was seen."""
+        """Return whether the wanted share of the updates is done."""
         return bool(self.total) and self.marks[-1][1] >= self.share * self.total
 
     def rate(self, first: float) -> float:
-        """Updates a second once a share ``first`` was done."""
+        """Return the updates a second after a share ``first`` of them was done."""
         late = [mark for mark in self.marks if mark[1] >= first * self.total]
         return (late[-1][1] - late[0][1]) / (late[-1][0] - late[0][0])
 
 
 def processor_seconds(processes: Sequence[int]) -> float:
-    """Of these processes so far."""
+    """Return the processor seconds that these processes have used in all until now."""
     ticks = os.sysconf("SC_CLK_TCK")
     words = [Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split() for p in processes]
     return sum(int(w[11]) + int(w[12]) for w in words) / ticks
@@ -144,7 +148,7 @@ def processor_seconds(processes: Sequence[int]) -> float:
 def solved(
     graph: Graph, options: Options, plan: Plan, path: Path, watched: Sequence[int]
 ) -> tuple[Outcome, float, float]:
-    """The outcome, wall and processor seconds of a solve."""
+    """Solve; return the outcome, wall seconds, and processor seconds of the processes ``watched``."""
     shutil.rmtree(path, ignore_errors=True)
     before, began = processor_seconds(watched), time.perf_counter()
     outcome = solve_to_store(graph, options, path, plan=plan)
@@ -152,7 +156,7 @@ def solved(
 
 
 def on_cpu(record: Record, folder: Path, n: int = 8192, width: int = 1024) -> None:
-    """One process and two workers in turns."""
+    """Time one process and two workers in alternation."""
     graph, alone = random_graph(n, fractions=True), Options(algorithm=FW, threads=2, dtype="float32")
     spread = replace(alone, executor="dask", scheduler=ADDRESS, threads=None)
     with running("cpu", 2, 1) as workers:
@@ -164,7 +168,7 @@ def on_cpu(record: Record, folder: Path, n: int = 8192, width: int = 1024) -> No
             for name, (options, watched) in ways.items():
                 outcome, wall, work = solved(graph, options, plans[name], folder / "d.zarr", watched)
                 relax = outcome.seconds.get("relax", 0.0)
-                if turn:  # the first one compiles and imports
+                if turn:  # the first turn is left out, because it compiles and imports
                     times[name].append((wall, work, relax))
                 row = {"what": name, "turn": turn, "n": n, "width": width}
                 record.add(**row, wall_s=wall, processor_s=work, phases=outcome.seconds)
@@ -184,7 +188,7 @@ def on_cpu(record: Record, folder: Path, n: int = 8192, width: int = 1024) -> No
 
 
 def on_gpus(record: Record, folder: Path, sizes: Sequence[int]) -> None:
-    """A worker a GPU, and one process over all GPUs."""
+    """Time a worker for each GPU, and one process that uses all GPUs."""
     import cupy
 
     count, cores = cupy.cuda.runtime.getDeviceCount(), len(os.sched_getaffinity(0))
@@ -197,7 +201,7 @@ def on_gpus(record: Record, folder: Path, sizes: Sequence[int]) -> None:
 
 
 def _whole(record: Record, folder: Path, spread: Options, count: int, n: int = 16384) -> None:
-    """A small matrix by the workers and by one process, and whether they agree."""
+    """Time a small matrix with the workers and with one process, and compare rows of the two results."""
     small = random_graph(n, fractions=True)
     plan = make_plan(small, spread, out=folder / "d.zarr")
     print(plan.device_reason, plan.reason, flush=True)
@@ -217,7 +221,7 @@ def _whole(record: Record, folder: Path, spread: Options, count: int, n: int = 1
 
 
 def _half(record: Record, folder: Path, spread: Options, count: int, n: int) -> dict[int, float]:
-    """Updates a second of the workers by the pivot block's width: as planned, and half as wide."""
+    """Return the updates a second of the workers by the width of the pivot block: as planned, and half as wide."""
     graph, path, rates = random_graph(n, fractions=True), folder / "d.zarr", dict[int, float]()
     plan = make_plan(graph, spread, out=path)
     chosen = plan.streaming.width if plan.streaming else 4096
@@ -230,13 +234,13 @@ def _half(record: Record, folder: Path, spread: Options, count: int, n: int) -> 
         record.add(what="workers, half of the rounds", n=n, gpus=count, width=width,
                    rate_T=rates[width] * 1e-12, chosen_width=chosen)  # fmt: skip
         record.write()
-    for left in folder.iterdir():  # what was stopped half-way
+    for left in folder.iterdir():  # the files of solves that were stopped half-way
         shutil.rmtree(left)
     return rates
 
 
 def _one_process(record: Record, count: int, cores: int, n: int, workers: dict[int, float]) -> None:
-    """Updates a second of one process that streams through all GPUs."""
+    """Record the updates a second of one process that streams through all GPUs."""
     from benchmarks.kernels.gpu_stream import Watch
     from benchmarks.kernels.gpu_stream_many import ingest, layout, stream, usable
     from engine.devices.cuda.pinned import host_matrix
@@ -251,7 +255,7 @@ def _one_process(record: Record, count: int, cores: int, n: int, workers: dict[i
 
 
 def main() -> None:
-    """Run what the arguments name."""
+    """Run the comparison that the command line names."""
     what, folder = sys.argv[1], Path(sys.argv[2])
     if what == "cpu":
         on_cpu(Record("workers_cpu"), folder)

@@ -1,8 +1,8 @@
-"""Preparing by two workers against one process with two threads: python -m benchmarks.workers_prepared FOLDER FILE ...
+"""Compares preparing by two workers and in one process: python -m benchmarks.workers_prepared FOLDER FILE ...
 
-Each graph file is prepared in turns, in one process with two threads and by two workers with one thread each, into
-FOLDER; the parts are found once before.  Processor seconds of all processes are taken, and the least of the turns is
-compared, because wall seconds mean little where processors are shared.  The files of both results are compared.
+Each graph file is prepared into FOLDER, alternately in one process with two threads and by two workers with one thread
+each; the parts are found once, before that.  The least processor seconds of all processes are compared, because wall
+seconds mean little where processors are shared.  The files of both results are compared, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TURNS = 3
 
 
 def measure(record: Record, folder: Path, file: Path, watched: list[int]) -> None:
-    """Prepare one graph both ways in turns."""
+    """Prepare one graph in one process and by workers, in alternation, and record the times."""
     profile = GraphProfile(read_graph(file)[0])
     ways = {
         "one process": (Options(threads=2), [os.getpid()]),
@@ -40,7 +40,7 @@ def measure(record: Record, folder: Path, file: Path, watched: list[int]) -> Non
             before, began = processor_seconds(processes), perf_counter()
             outcome = prepare(profile, folder / name, options, plan=plans[name])
             work, wall = processor_seconds(processes) - before, perf_counter() - began
-            if turn:  # the first one compiles, imports and warms
+            if turn:  # the first turn is left out, because it compiles, imports and fills caches
                 times[name].append(work)
             record.add(what=name, graph=file.name, turn=turn, processor_s=work, wall_s=wall, phases=outcome.seconds)
     names = sorted(str(path.relative_to(folder / "workers")) for path in (folder / "workers").rglob("c/*"))

@@ -1,12 +1,12 @@
-"""Chains: a solve that is killed, stopped, resumed and begun anew at random, each time another way, until it is done.
+"""Chains: in a chain, one solve is killed, stopped, resumed and begun anew at random until it is done.
 
-A chain follows from its seed: the graph, its type and signs, and then step after step the tier (memory, host, store),
-the executor, the layout, the threads, how often is committed, and how the step ends.  The store that the last step
-seals is compared whole with SciPy's distances.
+The seed of a chain determines the graph with its type and signs, and for each step the tier (memory, host, store), the
+executor, the layout, the threads, the interval of commits, and how the step ends.  The whole store that the last step
+seals is compared with SciPy's distances.
 
 Run as a program: ``python -m tests.faults.chains FOLDER FIRST COUNT`` runs the chains of COUNT seeds from FIRST on and
 prints, as JSON, what happened in all of them.  The steps of a chain that goes wrong are printed, and
-``python -m tests.faults.chains FOLDER SEED 1`` repeats it: all but what the time of day decides, which thread is first.
+``python -m tests.faults.chains FOLDER SEED 1`` repeats it, except for the timing of threads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes a small store into an object store again and again, each time in a child killed before a later request.
+"""Writes a small store into an object store again and again, in child processes: the k-th is killed before request k.
 
-Run as a program: ``crash_remote.py FOLDER ADDRESS SCENARIO``.  ``ADDRESS/k/d.zarr`` then holds what a kill before
-request k left.  Prints the requests of the run that was not killed, as JSON.
+Run as a program: ``crash_remote.py FOLDER ADDRESS SCENARIO``.  ``ADDRESS/k/d.zarr`` then holds the objects that the
+k-th child left.  Prints the requests of the last child, which was not killed, as JSON.
 """
 
 from __future__ import annotations

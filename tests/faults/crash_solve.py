@@ -1,8 +1,8 @@
-"""Solves a small graph in a child that is killed at a random instant, goes on in another child, compares; many times.
+"""Solves a small graph many times: kills the solve in a child process at random instants, and lets another resume it.
 
-Run as a program: ``crash_solve.py FOLDER WAY COUNT SEED`` with WAY one of ``WAYS``.  Prints, as JSON, how many kills
-met a running solve (COUNT at least), how many of them left a checkpoint to go on from, how many met a solve that had
-gone on from one, how many solves came to their end, and how many results were wrong.
+Run as a program: ``crash_solve.py FOLDER WAY COUNT SEED`` with WAY one of ``WAYS``.  Prints five numbers as JSON: the
+kills of a running solve (at least COUNT), those that left a checkpoint, those of a solve that had been resumed from a
+checkpoint, the solves that were completed, and the results that were wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes a small store again and again, each time in a child that is killed at a later file operation.
+"""Writes a small store again and again, in child processes: the k-th is killed before its file operation k.
 
-Run as a program: ``crash_store.py FOLDER SCENARIO``.  Folder k then holds what a kill before operation k left.  Prints
-the operations of the run that was not killed, as JSON.
+Run as a program: ``crash_store.py FOLDER SCENARIO``.  Folder k then holds the files that the k-th child left.  Prints
+the operations of the last child, which was not killed, as JSON.
 """
 
 from __future__ import annotations

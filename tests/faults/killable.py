@@ -1,4 +1,4 @@
-"""A service whose two halves can be killed at any moment: the API and, apart from it, the runners."""
+"""Starts a service whose API and runners are separate processes, each of which a test can kill at any moment."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Chains of kills, stops and resumes, each step another way: the store at the end is right, whatever came before.
+"""Tests that a solve ends with the right store after any chain of kills, stops and resumes (see ``chains``).
 
-CI runs a few; ``./dev test --long tests/faults/test_chains.py`` runs 300, from the seed ``APSP_CHAINS_FIRST`` on.
+CI runs a few chains; ``./dev test --long tests/faults/test_chains.py`` runs 300, beginning with the seed
+``APSP_CHAINS_FIRST``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The job database is locked, or PostgreSQL restarts, while a job runs: the job is done all the same, in one attempt.
+"""Tests that a job succeeds in one attempt even if the job database is locked, or PostgreSQL restarts, while it runs.
 
 ``APSP_LOCK_SECONDS=30`` holds the lock for that long instead of some seconds.
 """

@@ -1,7 +1,7 @@
-"""A full disk, a disk that cannot be written, a clock that is set: each job ends as documented, and nothing is lost.
+"""Tests a full disk, a disk that cannot be written, and a clock that is set: jobs end as documented, nothing is lost.
 
-The disks are small tmpfs; where none can be mounted (it takes root), the tests are skipped: errors of single operations
-are injected in tests/unit/storage/matrix/test_reader.py and test_working.py.
+The disks are small tmpfs file systems.  Only root can mount them, so the tests are skipped for other users; tests in
+tests/unit/storage/matrix/test_reader.py and test_working.py let single operations fail instead.
 """
 
 from __future__ import annotations

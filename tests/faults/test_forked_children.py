@@ -1,7 +1,7 @@
-"""A child that is forked while its parent holds locks and threads: it does not hang, and takes nothing from the parent.
+"""Tests that a child forked while its parent holds locks and threads does not hang, and removes no files of the parent.
 
-A fork copies memory, but only one thread. So locks of other threads stay taken for ever in the child, threads of pools
-are gone there, and objects of the parent would give up its files when the child's memory is freed.
+A fork copies the memory, but only one thread.  So in the child, locks that other threads held are never released, pools
+have no threads, and copied objects of the parent would remove the parent's files when they are destroyed.
 """
 
 from __future__ import annotations

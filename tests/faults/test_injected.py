@@ -1,6 +1,6 @@
-"""Writes, fsyncs, renames, opens and reads of a solve fail in turn: it ends with the reason, and the next goes on.
+"""Tests that a solve ends with the reason if one write, fsync, rename, open or read fails, and that the next continues.
 
-CI lets every fifth call fail; ``APSP_FAULT_STEP=1 ./dev test tests/faults/test_injected.py`` every one.
+CI tests the failure of every fifth call, ``APSP_FAULT_STEP=1 ./dev test tests/faults/test_injected.py`` of every call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Ctrl-C at any moment of any command: it ends by the signal or with 130, no traceback, its output whole or absent."""
+"""Tests Ctrl-C at any moment of any command.
+
+Unless it has finished already, the command ends by the signal or with exit code 130, prints no traceback, and leaves
+its output complete or absent.
+"""
 
 from __future__ import annotations
 

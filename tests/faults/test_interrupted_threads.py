@@ -1,6 +1,6 @@
-"""KeyboardInterrupt at any step of a streamed solve or of ``verify``: no thread is left, and each result is whole.
+"""Tests that KeyboardInterrupt at any step of a streamed solve or of ``verify`` leaves no thread and no partial result.
 
-All steps, and not only some drawn at random: ``pytest -m long tests/faults/test_interrupted_threads.py``.
+CI tests steps drawn at random; ``pytest -m long tests/faults/test_interrupted_threads.py`` tests all steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A job store against a model of a few lines, step by step: SQLite and PostgreSQL behave alike, whatever comes.
+"""Compares the job store, with SQLite and with PostgreSQL, to a simple model after each of many random steps.
 
-CI does 600 steps; ``APSP_MODEL_STEPS=5000 ./dev test tests/faults/test_job_store_model.py`` does as many as named.
+CI takes 600 steps; ``APSP_MODEL_STEPS=5000 ./dev test tests/faults/test_job_store_model.py`` takes 5,000.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SIGKILL at random instants of submit, run, seal and delete: every promise that was given is kept.
+"""Tests that a service keeps its promises despite SIGKILL at random instants of submit, solve, seal and delete.
 
-CI does 25 rounds; ``APSP_KILL_ROUNDS=300 ./dev test tests/faults/test_kill_anything.py -m slow`` does as many as named,
-``APSP_KILL_SEED`` repeats a run's choices.
+CI takes 25 rounds; ``APSP_KILL_ROUNDS=300 ./dev test tests/faults/test_kill_anything.py -m slow`` takes 300.
+``APSP_KILL_SEED`` repeats the random choices of a run.
 """
 
 from __future__ import annotations

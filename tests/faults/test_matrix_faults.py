@@ -1,4 +1,4 @@
-"""Kill -9 at every file operation of writing a store; readers and a writer side by side."""
+"""Tests SIGKILL before every file operation of writing a store, and readers while another process writes."""
 
 from __future__ import annotations
 

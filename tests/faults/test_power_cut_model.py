@@ -1,13 +1,12 @@
-"""Power cuts in the model of the record and the tiles: whatever was not synced is lost, in any subset, at any instant.
+"""Tests power cuts in the model of the record and the tiles: a cut may lose any changes that were not synced.
 
-The processes are those of ``test_store_tier_model``.  Beside the disk as processes see it, the model knows what has
-reached it for good: the bytes of files that were synced, and the names in folders that were synced.  After every step
-that changes a file, some of the disks that a power cut could leave are drawn, and the law is looked at: what the record
-says of a tile is never more than what the tile holds.  Some processes end by a power cut, and the next one goes on from
-one of these disks.
+The processes are those of ``test_store_tier_model``.  The model holds the disk as processes see it, and also its
+durable part: the bytes of synced files, and the names in synced folders.  After every step that changes a file, the
+test draws some of the disks that a power cut could leave, and checks the law on them: the record never promises more of
+a tile than the tile holds.  Some processes end by a power cut, and the next process continues from one of these disks.
 
-CI takes 300 steps; ``./dev test --long tests/faults/test_power_cut_model.py`` 5,000.  A failure names the seed, and the
-steps since.
+CI takes 300 steps; ``./dev test --long tests/faults/test_power_cut_model.py`` takes 5,000.  A failure names the seed,
+and the steps until then.
 """
 
 from __future__ import annotations

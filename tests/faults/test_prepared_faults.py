@@ -1,4 +1,4 @@
-"""Writes, fsyncs, renames and opens of preparing fail in turn: it says so, and one version is there whole."""
+"""Tests that preparing reports a write, fsync, rename or open that fails, and leaves one version complete."""
 
 from __future__ import annotations
 

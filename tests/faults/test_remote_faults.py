@@ -1,4 +1,4 @@
-"""Killed before any request of a seal, what can be read is the old store, the new one, or none: never a mixture."""
+"""Tests kills before each request of sealing: then the old store, the new one or none can be read, never a mixture."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""SIGTERM in the middle of a long solve: what is done is committed within 20 s; the next process goes on."""
+"""Tests that a long solve commits its work within 20 s of SIGTERM, and that the next process continues from there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Many small jobs from eight clients: all are done, and no process grows in memory or in open files.
+"""Tests that many small jobs of eight clients succeed, and that no process grows in memory or in open files.
 
-CI does 80 jobs; ``APSP_SOAK_JOBS=2000 ./dev test tests/faults/test_soak.py -m slow -s`` does as many as named and
-prints what it saw.
+CI submits 80 jobs; ``APSP_SOAK_JOBS=2000 ./dev test tests/faults/test_soak.py -m slow -s`` submits 2,000, and prints
+the memory and the open files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Kill -9 at random instants of solves that are committed: each goes on, to exactly the same matrix.
+"""Tests that solves killed with SIGKILL at random instants are resumed, and end with exactly the same matrix.
 
-CI kills a few of each way; ``APSP_KILL_SOLVES=200 ./dev test tests/faults/test_solve_faults.py`` as many as named, and
-``./dev test --long tests/faults/test_solve_faults.py`` 100 solves of each semiring.
+CI kills a few solves of each way (``crash_solve.WAYS``).  ``APSP_KILL_SOLVES=200 ./dev test
+tests/faults/test_solve_faults.py`` kills 200, and ``./dev test --long tests/faults/test_solve_faults.py`` kills 100 of
+each semiring.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A model of the record and the tiles: whatever is written when, and whenever the disk stops, the law holds.
+"""Tests a law about the record and the tiles with a model, for any order of writes and any instant of a failure.
 
-The law: what the record says of a tile is never more than what the tile holds, at every instant.  So after every single
-write of a file the model looks at what is on the disk, as the next process would find it.  Processes take up what the
-one before has left: in the store tier, over host memory, over workers (who leave tiles to be adopted) or with whole
-distances from memory; in any layout, in rounds or passes, whole or half (undirected), over true or over reduced lengths
-(both signs).  They bring stripes further in any order, commit or not, and die.  The model takes what rounds and passes
-would compute from Floyd and Warshall's textbook.
+The law: at every instant, the record promises no more of a tile than the tile holds.  So after every write of a file
+the test checks the disk as the next process would find it.  Each process continues from the files that the previous one
+has left: in the store tier, over host memory, over workers (who leave tiles to be adopted), or with final distances
+from memory; in any layout, in rounds or passes, over the whole matrix or half of it (undirected), with true or reduced
+lengths (weights of both signs).  A process advances stripes in any order, commits or not, and dies.  The tiles get the
+entries that rounds and passes would compute; a textbook Floyd-Warshall computes them.
 
-CI takes 300 steps; ``./dev test --long tests/faults/test_store_tier_model.py`` 5,000.  A failure names the seed,
-and the steps since.
+CI takes 300 steps; ``./dev test --long tests/faults/test_store_tier_model.py`` takes 5,000.  A failure names the seed,
+and the steps until then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Two runners, stopped (SIGSTOP) and woken at random instants, past leases of a second: every successful job is exact.
+"""Tests that results are exact although two runners are suspended (SIGSTOP) beyond their leases of a second, and woken.
 
-Nobody kills a runner that was stopped here, as if each were on a machine of its own; in half of the long runs they are
-killed, as on one machine.  ``APSP_SEED=N`` repeats a run, ``APSP_WOKEN_JOBS=N`` is the number of jobs.
+A supervisor kills suspended runners of its own machine.  Here it does not, as if each runner had its own machine; only
+in half of the long runs it does.  ``APSP_SEED=N`` repeats a run, ``APSP_WOKEN_JOBS=N`` is the number of jobs.
 """
 
 from __future__ import annotations

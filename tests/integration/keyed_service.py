@@ -1,4 +1,4 @@
-"""A real service that asks for keys, and a result on it whose every distance is known."""
+"""Starts a real service that requires keys, with a result whose distances are all known."""
 
 from __future__ import annotations
 

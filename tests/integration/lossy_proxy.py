@@ -1,4 +1,4 @@
-"""Between client and service: connections that break in the middle of a body, bytes that change, a line that is cut."""
+"""A proxy between client and service that breaks connections in the middle of a body, and changes bytes."""
 
 from __future__ import annotations
 

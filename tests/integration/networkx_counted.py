@@ -1,4 +1,4 @@
-"""A pytest plugin: at the end, say how often each function of the backend ran here."""
+"""A pytest plugin that prints, after the tests, how often each function of the NetworkX backend was called."""
 
 import os
 

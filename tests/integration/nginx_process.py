@@ -1,4 +1,4 @@
-"""nginx on free ports of the loopback, as the current user, with the configuration that deploy/ ships."""
+"""Runs nginx on free ports of the loopback, as the current user, with the configuration in deploy/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: before SciPy's own tests are collected, its shortest-path functions become ours."""
+"""A pytest plugin that replaces SciPy's shortest-path functions by ours before SciPy's own tests are collected."""
 
 import scipy.sparse.csgraph
 

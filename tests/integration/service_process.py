@@ -1,4 +1,4 @@
-"""A real service on a free port of the loopback: API process, reading process, runner process."""
+"""Starts a real service on a free port of the loopback, with an API process, a helper process and a runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums along paths from a real service, with a key: uploads in every form, both clients, commands, Zarr over HTTP."""
+"""Tests sums along paths of a real service: uploads in every form, both clients, the commands, and Zarr over HTTP."""
 
 from __future__ import annotations
 

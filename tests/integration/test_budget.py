@@ -1,4 +1,4 @@
-"""``--memory`` bounds the peak of the whole process, also where the matrix is several times as large."""
+"""Tests that ``--memory`` bounds the peak memory of the whole process, even if the matrix is several times larger."""
 
 from __future__ import annotations
 

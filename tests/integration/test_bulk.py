@@ -1,4 +1,7 @@
-"""Many graphs at once: each like alone, none lost to another, through the engine and through ``apsp solve-many``."""
+"""Tests many graphs in one call, of the engine and of ``apsp solve-many``.
+
+Each graph has the result that it has alone, and a graph that fails does not affect the others.
+"""
 
 from __future__ import annotations
 

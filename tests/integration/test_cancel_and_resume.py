@@ -1,4 +1,4 @@
-"""Cancelling a running job is prompt, keeps what was much work, and resuming goes on from there."""
+"""Tests that a running job is cancelled promptly, that long work is kept, and that resuming continues from it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The real ``apsp``: from a file to answers, and everything that can go wrong on the way.
+"""Tests the real command ``apsp``, from a file to answers, with everything that can go wrong on the way.
 
-Solves run in processes of their own; the many questions and refusals run in this one, through the same entry.
+Solves run in new processes; the many questions and refusals run in this process, through the same entry point.
 """
 
 from __future__ import annotations

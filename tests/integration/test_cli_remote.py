@@ -1,4 +1,4 @@
-"""``apsp submit`` and its companions: processes of their own before a real service, also on a terminal."""
+"""Tests ``apsp submit`` and the other commands that use a service, as processes with a real service and a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python client against a real service: every kind of graph, every question, sync and async."""
+"""Tests the Python clients, sync and async, with a real service: every kind of graph, and every question."""
 
 from __future__ import annotations
 

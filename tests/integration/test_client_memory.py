@@ -1,4 +1,4 @@
-"""Fetching takes the same memory for a small store and for a large one."""
+"""Tests that fetching a store takes the same memory for a small store and for a large one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client when things go wrong: a killed service, lines that break, damaged bytes, answers that say later."""
+"""Tests the client with a killed service, broken connections, damaged bytes, and answers with ``Retry-After``."""
 
 from __future__ import annotations
 

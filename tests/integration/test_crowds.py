@@ -1,4 +1,4 @@
-"""A real service with few files: silent connections cost others nothing, and its folder is its own."""
+"""Tests a real service with few file descriptors: silent connections keep nobody out, and its folder is private."""
 
 from __future__ import annotations
 

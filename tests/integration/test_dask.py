@@ -1,4 +1,4 @@
-"""Many workers of a Dask scheduler, as processes: exact, and nothing is lost with one of them but its part."""
+"""Tests workers of a Dask scheduler, as processes: results are exact, and a lost worker costs only its own part."""
 
 from __future__ import annotations
 

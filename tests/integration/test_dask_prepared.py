@@ -1,4 +1,4 @@
-"""Graphs prepared by processes that are workers of a Dask scheduler, and questions that workers answer."""
+"""Tests graphs that worker processes of a Dask scheduler prepare, and questions that workers answer."""
 
 from __future__ import annotations
 

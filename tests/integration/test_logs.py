@@ -1,4 +1,4 @@
-"""Logs of the real processes: every line an object, ids that join them, and no secret anywhere."""
+"""Tests the logs of the real processes: every line is a JSON object, ids relate the lines, and no secret appears."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An out-of-core job whose runner is killed goes on from its checkpoint in the next one, and ends as if undisturbed."""
+"""Tests that a runner continues the out-of-core job of a killed runner from its checkpoint, to the same result."""
 
 from __future__ import annotations
 

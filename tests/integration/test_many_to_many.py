@@ -1,4 +1,4 @@
-"""What users of other libraries asked for between many sources and many targets."""
+"""Tests distances from many sources to many targets: requests that users of other libraries have made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan's projected memory is a promise: the measured peak of the process stays below it; so is the disk."""
+"""Tests that the measured peaks of memory and disk of a solve stay below those that the plan predicts."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""NetworkX's own tests, with this engine as their backend."""
+"""Runs NetworkX's own tests with this engine as their backend."""
 
 import os
 import re

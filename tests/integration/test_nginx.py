@@ -1,4 +1,4 @@
-"""The configuration that deploy/ ships, in Debian's nginx before a real service."""
+"""Tests the configuration in deploy/ with Debian's nginx in front of a real service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service and the command line with an object store: nodes that share no folder, and what is lost with one."""
+"""Tests the service and the command line with an object store: nodes share no folder, and one of them may be lost."""
 
 from __future__ import annotations
 

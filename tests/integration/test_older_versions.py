@@ -1,4 +1,4 @@
-"""Stores, checkpoints and data directories that earlier versions wrote are understood, and their answers are right."""
+"""Tests that stores, checkpoints and data directories of earlier versions can be used, with the right answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planning with a GPU at hand, without one; numbers alone."""
+"""Tests plans for machines with and without a GPU; the machines are described by numbers, so no GPU is needed."""
 
 from dataclasses import replace
 

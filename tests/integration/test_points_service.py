@@ -1,4 +1,4 @@
-"""Points asked of a real service, through HTTP, both clients and the commands, compared with the command line here."""
+"""Tests points in questions to a real service: over HTTP, both clients and commands agree with the local commands."""
 
 from __future__ import annotations
 

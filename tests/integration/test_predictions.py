@@ -1,4 +1,4 @@
-"""What is predicted for jobs over ten seconds, and what they take."""
+"""Compares the predicted and the measured seconds of jobs that take more than ten seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prepared result of a real service, with a key: submitted, computed by helper processes, read by Zarr clients."""
+"""Tests a prepared result of a real service: it is submitted, queried through helper processes, and read as Zarr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real graphs with known answers, from the file to the finished store, through the command line."""
+"""Tests real graphs with known answers on the command line, from the file to the finished store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real graphs: sums along paths, betweenness and assignment beside references that read the files themselves."""
+"""Tests sums along paths, betweenness and assignment of real graphs against references with their own readers."""
 
 from __future__ import annotations
 

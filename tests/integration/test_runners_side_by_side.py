@@ -1,4 +1,4 @@
-"""A short job does not wait for a long one: two runners share a machine, or one of them takes short jobs only."""
+"""Tests that a short job does not wait for a long one, if two runners share a machine, or one takes only short jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SciPy's own tests of its shortest paths, with its functions rebound to ours."""
+"""Runs SciPy's own tests of shortest paths with our functions in place of SciPy's."""
 
 import os
 import re

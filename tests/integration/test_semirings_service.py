@@ -1,4 +1,4 @@
-"""Widest and other paths from a real service: upload, job, questions of both clients and of commands, the store."""
+"""Tests jobs of every semiring on a real service: upload, questions of both clients and of commands, and the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service as a user meets it: real processes, real graphs, real stores."""
+"""Tests the service as a user would use it, with real processes, real graphs and real stores."""
 
 from __future__ import annotations
 

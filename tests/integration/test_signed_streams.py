@@ -1,4 +1,7 @@
-"""Whole weights of both signs in a float type that rounds their sums: rounds go over reduced weights, or not at all."""
+"""Tests streamed solves of whole weights of both signs in a float type that rounds their sums.
+
+Rounds over host memory must be exact, and the store tier must be offered only if it can relax true lengths.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What solves tell of their progress: every phase counts up to its total, and never beyond."""
+"""Tests the progress that solves report: every phase counts up to its total, and never beyond it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers at the socket itself: floods, dawdlers and liars, before and while there is an application to ask."""
+"""Tests the service against hostile clients: floods of connections, slow requests, and wrong lengths of bodies."""
 
 from __future__ import annotations
 

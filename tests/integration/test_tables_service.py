@@ -1,4 +1,4 @@
-"""Tables of a real service, with a key: through both clients and the commands; a killed runner has a successor."""
+"""Tests tables of a real service with both clients and the commands, and after the end of a killed runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results read in place over a real socket, with a key, by those who read Zarr: xarray, zarr-python, zarrita, curl."""
+"""Tests that Zarr clients (xarray, zarr-python, zarrita, curl) read results with a key over a real connection."""
 
 from __future__ import annotations
 

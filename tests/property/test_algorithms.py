@@ -1,4 +1,4 @@
-"""Random graphs against SciPy: every algorithm, every type that can hold the distances."""
+"""Compares every algorithm, in every type that can hold the distances, with SciPy on random graphs."""
 
 from __future__ import annotations
 

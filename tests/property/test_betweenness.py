@@ -1,4 +1,4 @@
-"""Betweenness beside NetworkX, and, with assignment, beside a list of all shortest paths, on random graphs."""
+"""Compares betweenness with NetworkX, and betweenness and assignment with lists of all shortest paths."""
 
 from __future__ import annotations
 

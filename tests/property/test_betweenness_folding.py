@@ -1,4 +1,4 @@
-"""Betweenness of graphs with many trees, which are folded: beside NetworkX, beside fractions, and without folding."""
+"""Compares betweenness of graphs whose trees are folded with NetworkX, exact fractions, and betweenness unfolded."""
 
 from __future__ import annotations
 

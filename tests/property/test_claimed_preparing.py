@@ -1,5 +1,5 @@
-"""A claim that prepares is stopped before any one of its file operations, is overtaken, and wakes: the result is whole
-and the same, byte for byte.
+"""Tests a claim that is suspended before any one file operation of preparing, and wakes after another claim took over:
+the result is complete, and equal byte for byte.
 """
 
 from __future__ import annotations

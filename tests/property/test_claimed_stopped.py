@@ -1,4 +1,7 @@
-"""A claim is stopped before any one of its file operations, is overtaken, and wakes: the result is whole and exact."""
+"""Tests a claim that is suspended before any one of its file operations, and wakes after another claim took over.
+
+The result must be complete and exact.
+"""
 
 from __future__ import annotations
 

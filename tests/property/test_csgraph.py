@@ -1,4 +1,4 @@
-"""Our functions beside SciPy's, on random graphs of every kind."""
+"""Compares our versions of SciPy's functions with SciPy's, on random graphs of every kind."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""SciPy's functions on every form of a matrix, with explicit zeros and infinite entries, against SciPy itself."""
+"""Compares our versions of SciPy's functions with SciPy on every form of a matrix, with zeros and infinite entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The bound by hubs holds on digraphs of every shape, and no stored distance is taken for *unreachable*."""
+"""Tests that the bound of distances by hubs holds for digraphs of every shape, and that types can hold the distances.
+
+In particular, no distance equals the value for *unreachable*.
+"""
 
 from __future__ import annotations
 

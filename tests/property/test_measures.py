@@ -1,4 +1,4 @@
-"""Measures beside NetworkX and beside their definitions, written out, on random graphs of all kinds."""
+"""Compares measures with NetworkX and with plain code of their definitions, on random graphs of all kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every function of the NetworkX backend beside NetworkX itself, on random graphs of all its classes."""
+"""Compares every function of the NetworkX backend with NetworkX itself, on random graphs of all its classes."""
 
 import math
 from itertools import pairwise

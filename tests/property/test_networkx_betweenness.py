@@ -1,4 +1,4 @@
-"""NetworkX's betweenness through the backend beside NetworkX itself, on random graphs of all its classes."""
+"""Compares betweenness of the NetworkX backend with NetworkX itself, on random graphs of all its classes."""
 
 import math
 

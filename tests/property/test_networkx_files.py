@@ -1,4 +1,4 @@
-"""What NetworkX writes, and what it reads from the same file, is the graph that is read here."""
+"""Tests that our readers read files that NetworkX has written, to the same graph that NetworkX reads from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NetworkX's functions from single vertices, to one, and from the nearest of several, beside NetworkX itself."""
+"""Compares functions of the NetworkX backend with one source, one target or several sources with NetworkX itself."""
 
 import math
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Generated requests for every operation of the OpenAPI document: no server error, no undocumented answer.
+"""Tests generated requests for every operation of the OpenAPI document: no server error, no undocumented answer.
 
 ``APSP_CASES=500 pytest tests/property/test_openapi.py`` is the long run; by default each operation gets a few dozen.
 """

@@ -1,4 +1,4 @@
-"""Prepared graphs against SciPy, and against solved stores: every entry, however it is asked for."""
+"""Compares every entry of prepared graphs, for every kind of question, with SciPy and with solved stores."""
 
 from __future__ import annotations
 

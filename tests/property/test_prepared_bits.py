@@ -1,4 +1,4 @@
-"""Prepared graphs and solved stores of the same graph: equal to the last bit of every chunk where sums are exact."""
+"""Tests that every chunk of a prepared graph equals that of a solved store bit for bit if sums are exact."""
 
 from __future__ import annotations
 

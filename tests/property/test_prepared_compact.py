@@ -1,4 +1,4 @@
-"""Prepared graphs in the compact form answer as those of the full form do, to the last bit, and as SciPy does."""
+"""Tests that prepared graphs in the compact form answer as in the full form, bit for bit, and as SciPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers on random input: what was written comes back, and the fast way agrees with the careful one."""
+"""Tests readers on random input: the graph that was written is read, and the fast parser agrees with the strict one."""
 
 from __future__ import annotations
 

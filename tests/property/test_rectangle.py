@@ -1,4 +1,4 @@
-"""Random graphs: every algorithm, chosen sources and targets, and a cutoff, against SciPy."""
+"""Compares every algorithm with SciPy on random graphs, for some sources and targets and a cutoff."""
 
 from __future__ import annotations
 

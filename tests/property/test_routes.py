@@ -1,4 +1,4 @@
-"""Routes of random graphs: each is as long as its distance, to within the rounding of its own sum, or is refused."""
+"""Tests routes of random graphs: a route is as long as its distance, up to the rounding of its sum, or is refused."""
 
 from __future__ import annotations
 

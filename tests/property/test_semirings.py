@@ -1,5 +1,5 @@
-"""Every semiring agrees with Floyd and Warshall in NumPy, its routes have the values that are stored, and its rows pass
-the verification.
+"""Tests that every semiring agrees with a Floyd-Warshall in NumPy, that its routes have the stored values, and that its
+rows pass the verification.
 """
 
 from __future__ import annotations

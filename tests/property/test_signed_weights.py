@@ -1,4 +1,4 @@
-"""Weights of both signs and at the ends of every type, against exact sums: every algorithm, every type."""
+"""Compares every algorithm and type with exact sums, for weights of both signs and near the limits of a type."""
 
 from __future__ import annotations
 

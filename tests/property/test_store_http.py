@@ -1,4 +1,4 @@
-"""Generated keys and Range headers against a slow, obvious reference; none reads a byte outside of the store."""
+"""Compares answers to generated file keys and Range headers with a simple reference; none may leave the store."""
 
 from __future__ import annotations
 

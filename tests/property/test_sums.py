@@ -1,4 +1,4 @@
-"""Sums along shortest paths beside every simple path of small graphs with many ties, parallel arcs and zeros."""
+"""Compares sums along shortest paths with a search of all simple paths, on small graphs with many ties and zeros."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows searched again: no sound matrix is doubted, and a wrong entry is told, whatever the graph, type and question."""
+"""Tests the verification by new searches: it accepts every right matrix, and reports a wrong entry."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Wrong arguments of every function of ``apsp``, and of every option: each is refused at the door, by its name.
+"""Tests wrong arguments of every function of ``apsp``, and of every option: the call refuses each by its name.
 
-A table says of which kind each parameter is, and another which values are none of that kind.  A function that gets a
-parameter that is not in the table fails the test, so no new one can be forgotten.
+A table has the kind of each parameter, and another table has wrong values of each kind.  The test fails if a function
+has a parameter that is not in the table, so no new parameter can be forgotten.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Wrong arguments of every method of what ``apsp`` gives: each is refused by its name, and nothing is rounded.
+"""Tests wrong arguments of methods of the objects that ``apsp`` returns: each is refused by its name, and none rounded.
 
-A table says of which kind each parameter is; what belongs to the inside of the program is listed, too.  A method or a
-parameter that is in no table fails the test, so no new one can be forgotten.
+A table has the kind of each parameter, and another table lists the methods that only the program itself calls.  The
+test fails if a method or a parameter is in no table, so no new one can be forgotten.
 """
 
 from __future__ import annotations

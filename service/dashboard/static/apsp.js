@@ -79,7 +79,8 @@ function poll(part) {
   setTimeout(again, wait);
 }
 
-/** Make a form ask for a plan when an option changes, at once if one is wanted, and hide fields of other results. */
+/** Make a form fetch the plan of a job whenever an option changes, and hide the fields that the selected kind of result
+    does not have.  If the page shows neither a plan nor an error yet, the plan is fetched at once. */
 function plan(form) {
   let running = null;
   let due = 0;
@@ -124,7 +125,7 @@ function ask(form) {
   if (form.hasAttribute("data-first")) {
     const url = `${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`;
     fetchPage(url).then((page) => {
-      // not if the form was sent meanwhile
+      // the first answer is dropped if the form was sent meanwhile
       if (page && form.hasAttribute("data-first")) exchange(page, [form.dataset.into]);
     }).catch(() => null);
   }
@@ -218,7 +219,7 @@ export function enhance(part) {
   all("[data-names]").forEach(offer);
   all("[data-table]").forEach(table);
   const maps = all("[data-map]").map((item) => import("./map.js").then(({ map }) => map(item)));
-  // these wait for the maps: for a prepared graph they compute hundreds of rows, a map only one
+  // slow parts and heat maps load after the maps: of a prepared graph they need hundreds of rows, and a map needs one
   Promise.allSettled(maps).then(() => {
     all("[data-load]").forEach(load);
     all("[data-heat]").forEach(heat);

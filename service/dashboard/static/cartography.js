@@ -174,7 +174,7 @@ export class Overlay {
     context.fillText(text, left + 6 * ratio, top + high / 2 + ratio / 2);
   }
 
-  /** Mark the vertex under the cursor, with a line from the place of the cursor, which was taken to it. */
+  /** Mark the vertex that the cursor means, with a line to it from the place of the cursor. */
   cursor(vertex, place) {
     const { context, look, view: { ratio } } = this;
     const [x, y] = this.spot(vertex);

@@ -138,7 +138,7 @@ class Heat {
         }
         if (wanted.length * bytes <= NEAR && wanted.length <= this.tiles.most) {
           for (const [a, b] of wanted) await this.tiles.get(a, b, signal);
-          this.spread();  // after all have arrived: a view half of tiles and half of a sample would show a seam
+          this.spread();  // draws only when all tiles are here, so that no seam between tiles and a sample is seen
           this.tell(rows, columns, "every entry, from whole tiles");
           return;
         }

@@ -33,7 +33,7 @@ function send(form, file) {
   const bar = shown.querySelector("progress");
   const words = shown.querySelector("output");
   const stop = shown.querySelector("[data-stop]");
-  // not fetch, which does not say how much of a body was sent
+  // fetch does not report how much of a body was sent, and XMLHttpRequest does
   const request = new XMLHttpRequest();
   const over = () => { shown.hidden = true; form.elements.file.value = ""; };
   const refuse = (title, detail) => {

@@ -216,7 +216,7 @@ def rates_table(ways: list[Way], n: int) -> list[str]:
 
 
 def costs(ways: list[Way]) -> dict[str, dict[str, float]]:
-    """Return the cost of commits: the seconds of the committing threads, and the ratio of solves with and without."""
+    """Return the cost of commits: seconds of the committing threads, and how much more solves with commits take."""
     found: dict[str, dict[str, float]] = {}
     for way in ways:
         if turns := [turn for turn in way.turns if turn["commits"]]:

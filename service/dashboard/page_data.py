@@ -42,7 +42,7 @@ _MOST_OPEN: Final = 50
 _MOST_NEXT: Final = 10
 #: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
-#: the most entries of a prepared result whose pairs a page counts without a click; this takes a tenth of a second
+#: the most entries of a prepared result whose pairs a page counts without a click; counting them takes about 0.1 s
 _COUNTED: Final = 1 << 24
 #: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {

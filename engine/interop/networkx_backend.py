@@ -84,6 +84,8 @@ class Weighted:
                 self.graph: Graph = build_graph(tails, heads, weights, n=n, directed=directed, mirrored=not directed)[0]
         except nx.NetworkXUnbounded as error:  # NetworkX finds out whether the paths of this call can reach the loop
             raise NotImplementedError("a negative loop") from error
+        if not directed and weights is not None and not _symmetric(self.graph):
+            raise NotImplementedError("edges whose weights depend on the side they are seen from")
 
     @property
     def negative(self) -> bool:
@@ -112,7 +114,7 @@ class Weighted:
         """Return the graph with every arc reversed."""
         if not self.directed:
             return self.graph
-        arcs = reverse(Arcs(self.graph.indptr, self.graph.heads, self.graph.weights))
+        arcs = _reversed_arcs(self.graph)
         return replace(self.graph, indptr=arcs.indptr, heads=arcs.heads, weights=arcs.weights)  # type: ignore[arg-type]
 
     def statistics(self, *, inward: bool = False, inverse: bool = False) -> RowStatistics:
@@ -203,6 +205,20 @@ def _numbers(values: list[Any]) -> npt.NDArray[Any]:
     if array.ndim != 1 or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         raise NotImplementedError("weights that are no finite numbers")
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+
+
+def _reversed_arcs(graph: Graph) -> Arcs:
+    return reverse(Arcs(graph.indptr, graph.heads, graph.weights))
+
+
+def _symmetric(graph: Graph) -> bool:
+    """Return whether each arc has the same weight as the arc back.
+
+    In an undirected view of a directed graph (``to_undirected(as_view=True)``) an edge may have another weight at each
+    of its ends; NetworkX's functions then read one or the other.
+    """
+    back = _reversed_arcs(graph)
+    return np.array_equal(back.heads, graph.heads) and np.array_equal(back.weights, graph.weights)
 
 
 @contextmanager

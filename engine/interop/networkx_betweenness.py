@@ -1,7 +1,8 @@
 """NetworkX's betweenness of vertices and edges: between all vertices, from a sample of sources, and between two sets.
 
 Graphs with weights of zero or below are left to NetworkX, because NetworkX's counts of paths over such edges depend on
-its order of vertices.  Lengths are sums of floats; they are added in the order in which NetworkX adds them, so that two
+its order of vertices.  So are graphs with weights so small that a sum of floats may not change when they are added.
+Lengths are sums of floats; they are added in the order in which NetworkX adds them, so that two
 paths are equally long here if and only if they are in NetworkX.
 
 ``edge_betweenness_centrality_subset`` is left to NetworkX, too.  By definition this measure counts paths, as the engine
@@ -28,12 +29,24 @@ Floats = npt.NDArray[np.float64]
 
 
 def _positive(G: BackendGraph, weight: Any) -> Weighted:
-    """Return the graph with the weights under the key ``weight``; leave the call to NetworkX if any is not positive."""
+    """Return the graph with the weights under the key ``weight``.
+
+    Raises:
+        NotImplementedError: a weight is not positive, or so small that adding it may leave a length unchanged.
+    """
     weighted = G.under(weight)
-    if weight is not None:
-        loops = (data.get(weight, 1) for _, _, data in nx.selfloop_edges(G.original, data=True))
-        if (weighted.graph.arcs and weighted.graph.weights.min() <= 0) or any(value <= 0 for value in loops):
-            raise NotImplementedError("weights that are not above zero")
+    if weight is None:
+        return weighted
+    graph = weighted.graph
+    least = [data.get(weight, 1) for _, _, data in nx.selfloop_edges(G.original, data=True)]
+    longest = 0.0
+    if graph.arcs:
+        least.append(graph.weights.min())
+        longest = (graph.n - 1) * float(graph.weights.max())
+    if min(least, default=1) <= 0:
+        raise NotImplementedError("weights that are not above zero")
+    if not weighted.whole and min(least, default=1) <= np.spacing(longest):
+        raise NotImplementedError("weights that vanish in sums of floats")
     return weighted
 
 

@@ -65,6 +65,13 @@ def test_what_networkx_counts_in_its_own_order_is_left_to_it():
     for sides in (([0, 0], [1]), ([0], [9]), ([0], []), ("ab", [1])):
         with pytest.raises(NotImplementedError):
             BACKEND.betweenness_centrality_subset(plain, *sides)
+    # weights that vanish in sums of floats, as if they were 0, of edges and of self loops
+    faint = nx.DiGraph([("a", "b", {"weight": 1e-20}), ("b", "c", {"weight": 1.0})])
+    faint_loop = nx.Graph([("a", "a", {"weight": 5e-324}), ("a", "c", {"weight": 0.5})])
+    for graph in (faint, faint_loop):
+        for name in ("betweenness_centrality", "edge_betweenness_centrality"):
+            with pytest.raises(NotImplementedError, match="vanish"):
+                getattr(BACKEND, name)(graph, weight="weight")
     # sums that floats make unequal are unequal here, too, as they are for NetworkX
     ends = [(0, 1, 0.1), (1, 3, 0.2), (0, 2, 0.15), (2, 3, 0.15)]
     fractions = nx.DiGraph()

@@ -82,3 +82,26 @@ def test_a_negative_loop_is_left_to_networkx(kind: Callable[[], Any]) -> None:
         assert getattr(nx, name)(graph, "a", backend="networkx") == {"a": 0, "b": 2}
         with pytest.raises(NotImplementedError, match="a negative loop"):
             getattr(BACKEND, name)(graph, "a")
+
+
+@pytest.mark.parametrize("name", ["harmonic_centrality", "floyd_warshall_numpy", "shortest_path_length"])
+@pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
+def test_undirected_views_whose_edges_have_another_weight_at_each_end_are_left_to_networkx(
+    kind: Callable[[], Any], name: str
+) -> None:
+    """NetworkX reads the weight at one end or at the other, each function its own way."""
+    key = "distance" if name == "harmonic_centrality" else "weight"
+    graph = kind()
+    graph.add_weighted_edges_from([(0, 1, 2), (1, 0, 5), (1, 2, 1), (3, 2, 4)])
+    view = graph.to_undirected(as_view=True)
+    asked = {"target": 0} if name == "shortest_path_length" else {}
+    with pytest.raises(NotImplementedError, match="depend on the side"):
+        getattr(BACKEND, name)(view, **{key: "weight"}, **asked)
+    copied = graph.to_undirected()
+    theirs = getattr(nx, name)(copied, **{key: "weight"}, **asked, backend="networkx")
+    ours = getattr(BACKEND, name)(copied, **{key: "weight"}, **asked)
+    assert np.array_equal(ours, theirs) if isinstance(theirs, np.ndarray) else ours == pytest.approx(theirs)
+    nx.set_edge_attributes(graph, 3, "weight")
+    theirs = getattr(nx, name)(view, **{key: "weight"}, **asked, backend="networkx")
+    ours = getattr(BACKEND, name)(view, **{key: "weight"}, **asked)
+    assert np.array_equal(ours, theirs) if isinstance(theirs, np.ndarray) else ours == pytest.approx(theirs)

@@ -11,6 +11,8 @@ from storage.errors import InvalidRequest
 
 #: One name, and the comma or the end of the text after it.  Group 1 is a name in double quotes, group 2 any other name.
 _NAME: Final = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,]*))(?:,|\Z)')
+#: What module csv refuses in names without quotes, and these lists do not: they are one line, whatever they hold.
+_BREAK: Final = re.compile(r"[\r\n]")
 
 
 def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[str]:
@@ -23,7 +25,7 @@ def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[
     names = list[str]()
     for text in texts:
         try:
-            list(csv.reader([text], strict=True, skipinitialspace=True))
+            list(csv.reader([_BREAK.sub(" ", text)], strict=True, skipinitialspace=True))
         except csv.Error as error:
             raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
         # The module csv only checks that quotes match.  It does not tell which names were quoted, and _NAME does: the

@@ -18,6 +18,7 @@ from storage.errors import InvalidRequest
         (['a"b, 5"'], ['a"b', '5"']),
         (["", " ,,", "x,"], ["x"]),
         (['" "', "y"], [" ", "y"]),
+        (["a\nb,c\r\nd", '"e\r,f"'], ["a\nb", "c\r\nd", "e\r,f"]),
     ],
 )
 def test_names(texts: list[str], names: list[str]):

@@ -45,6 +45,20 @@ def checked_limit(limit: float | None) -> float | None:
     return None if limit is None else check_distance("snap_limit", limit)
 
 
+def same_ends(pairs: Sequence[Sequence[Label | Point]], answer: Mapping[str, Any]) -> list[bool]:
+    """Return for each pair of a request whether both of its ends are the same vertex.
+
+    Args:
+        pairs: the pairs as they were sent: labels, which may be numbers or their text, and points.
+        answer: the answer of the service, which tells the vertices of points.
+    """
+    ends: list[list[Any]] = []
+    for column, side in enumerate(("source_points", "target_points")):
+        told = {point["place"]: point["vertex"] for point in answer.get(side, ())}
+        ends.append([told.get(place, pair[column]) for place, pair in enumerate(pairs)])
+    return [str(source) == str(target) for source, target in zip(*ends, strict=True)]
+
+
 class Names:
     """Translates vertices to labels and back.
 

@@ -14,7 +14,7 @@ from service.client.asking import ask
 from service.client.displays import Path
 from service.client.flows import Document, job_path, question
 from service.client.methods import ClientMethods, asks
-from service.client.names import Label, Names, checked_limit, several
+from service.client.names import Label, Names, checked_limit, same_ends, several
 from service.client.steps import Flow, Request, Work
 from service.client.tables import TABLES, TableMethods
 from service.units import format_bytes, parse_size
@@ -136,8 +136,8 @@ class ResultMethods(TableMethods):
                 body["snap_limit"] = snap_limit
             answer = yield from self._question("POST", "distances", json=body)
             warn_of_far(answer)
-            values = zip(pairs[first : first + _PAIRS], answer["distances"], strict=True)
-            found += [number(value, self.semiring, itself=u == v) for (u, v), value in values]
+            values = zip(answer["distances"], same_ends(some, answer), strict=True)
+            found += [number(value, self.semiring, itself=same) for value, same in values]
         return found
 
     @asks

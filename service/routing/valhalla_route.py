@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from service.routing.network import Leg, RoutingNetwork, Stops
-from service.routing.osrm_objects import Answer
+from service.routing.osrm_objects import Answer, rounded
 from service.routing.polyline import encode
 from service.routing.valhalla_request import as_text, places, refuse_unknown, unit_of
 from storage.errors import InvalidRequest
@@ -147,8 +147,8 @@ def _maneuvers(leg: Leg, metres: float, directions: str) -> list[Answer]:
 def _lengths(legs: Sequence[Leg], metres: float) -> Answer:
     """Return time and length of legs together; ``metres`` is the number of metres in the unit of the length."""
     times = [leg.seconds for leg in legs if leg.seconds is not None]
-    seconds = round(sum(times), 3) if len(times) == len(legs) else None
-    return {"time": seconds, "length": round(sum(leg.metres for leg in legs) / metres, 3)}
+    seconds = rounded(sum(times), 3) if len(times) == len(legs) else None
+    return {"time": seconds, "length": rounded(sum(leg.metres for leg in legs) / metres, 3)}
 
 
 def _summary(legs: Sequence[Leg], metres: float) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from engine.model.problem import Options
 from service.routing.app import create_app
 from service.routing.network import RoutingNetwork
 from service.routing.polyline import encode
+from storage.geography.coordinates import Coordinates
+from storage.graph.graph import build_graph
 from tests.unit.service.routing.support import city, lengths, lonely, places, text
 
 Place = tuple[float, float]
@@ -173,3 +176,27 @@ def test_a_trip_needs_every_way_within_the_cutoff(tmp_path: Path) -> None:
     with open_result(tmp_path / "near.zarr") as matrix:
         client = TestClient(create_app(RoutingNetwork(matrix, unit=None, speed=None, most=1000)))
         assert ask(client, some)["code"] == "NoTrips"
+
+
+@pytest.mark.parametrize(("unit", "member"), [("s", "duration"), ("m", "distance")])
+def test_halves_are_rounded_in_routes_as_in_tables(tmp_path: Path, unit: str, member: str) -> None:
+    """0.35 is less than 35 hundredths in binary: Python's round says 0.3, NumPy's 0.4."""
+    weights = np.round(np.arange(40) / 20 + 0.05, 2)
+    hub = np.zeros(40, np.int64)
+    graph, _ = build_graph(hub, np.arange(1, 41), weights / (1 if unit == "s" else 1000), n=41, directed=False)
+    where = Coordinates(25 + np.arange(41) / 1000, np.full(41, 60.0), True)
+    made = replace(graph, coordinates=where, unit="s" if unit == "s" else "km")
+    solve_to_store(made, Options(device="cpu", dtype="float64"), tmp_path / "star.zarr")
+    at = [(float(x), 60.0) for x in where.x]
+    with open_result(tmp_path / "star.zarr") as matrix:
+        network = RoutingNetwork(matrix, unit=None, speed=None, most=1000)
+        client = TestClient(create_app(network))
+        table = client.get(f"/table/v1/car/{text(at)}?sources=0&annotations={member}").json()[f"{member}s"][0]
+        routes = [client.get(f"/route/v1/car/{text([at[0], place])}").json()["routes"][0] for place in at[1:]]
+        assert [route[member] for route in routes] == table[1:]
+        if unit == "m":
+            ends = [{"lon": lon, "lat": lat} for lon, lat in at]
+            asked = {"sources": ends[:1], "targets": ends[1:], "verbose": False}
+            lengths = client.post("/sources_to_targets", json=asked).json()["sources_to_targets"]["distances"][0]
+            ways = [client.post("/route", json={"locations": [ends[0], end]}).json()["trip"] for end in ends[1:]]
+            assert [way["summary"]["length"] for way in ways] == lengths

@@ -140,7 +140,10 @@ def _frame(given: Any, names: Names) -> pl.DataFrame:
     if isinstance(given, Mapping) and given and all(isinstance(column, Mapping) for column in given.values()):
         vertices = list(dict.fromkeys(vertex for column in given.values() for vertex in column))
         columns = {str(name): [float(column.get(v, 0)) for v in vertices] for name, column in given.items()}
-        return pl.DataFrame({"vertex": pl.Series([str(label) for label in names.labels(vertices)]), **columns})
+        key = "vertex"
+        while key in map(str.lower, columns):
+            key += "_"
+        return pl.DataFrame({key: pl.Series([str(label) for label in names.labels(vertices)]), **columns})
     given = _polars(given)
     if not isinstance(given, pl.DataFrame) or given.width < 2:
         raise InvalidRequest(f"opportunities are {_KINDS}", field="opportunities")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from types import FrameType, ModuleType
+from typing import Generic, Self, TypeVar
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -17,6 +20,22 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+class Unclosed(Generic[T]):
+    """A generator as Python 3.12.2 and 3.12.3 (Ubuntu 24.04) have them: ``close`` keeps its local variables alive."""
+
+    def __init__(self, generator: Generator[T, None, None]) -> None:
+        self._generator = generator
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        return next(self._generator)
+
+    def close(self) -> None:
+        """Free nothing."""
 
 
 def keepers(thing: object, depth: int = 6) -> list[str]:

@@ -25,7 +25,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.tiling import Tiling
-from engine.streaming import checkpoint, host_tier, loading, store_tier
+from engine.streaming import checkpoint, host_tier, loading, passes, schedule, store_tier
 from engine.streaming.progress_record import levels_of, progress_of
 from storage import threads
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
@@ -33,7 +33,7 @@ from storage.graph.graph import Graph, build_graph
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint, open_working
-from tests.cycles import keepers, no_collection
+from tests.cycles import Unclosed, keepers, no_collection
 from tests.interrupting import by_itself
 from tests.several import several
 from tests.stores import verify_matrix
@@ -175,9 +175,14 @@ def test_columns_of_several_tiles(tmp_path, tier, directed):
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("stopped", [True, False])
 @pytest.mark.parametrize("devices", [1, 2])
-def test_the_graph_and_the_matrix_go_with_the_solve(tmp_path, monkeypatch, tier, directed, stopped, devices):
+@pytest.mark.parametrize("closes", [True, False], ids=["", "close frees nothing"])
+def test_the_graph_and_the_matrix_go_with_the_solve(tmp_path, monkeypatch, tier, directed, stopped, devices, closes):
     if devices > 1:
         monkeypatch.setattr(streamed, "_devices", several(devices))
+    if not closes:
+        for kind in (passes._Feed, schedule._Run):
+            made = kind._sequence
+            monkeypatch.setattr(kind, "_sequence", lambda self, made=made: Unclosed(made(self)))
     graph = sample(300, directed=directed)
     plan, gone = plan_for(graph, tier), weakref.ref(graph)
     with no_collection():

@@ -39,12 +39,14 @@ def test_values_come_in_order_of_the_items() -> None:
 
 def test_no_more_threads_than_calls_or_than_allowed() -> None:
     seen: set[str] = set()
+    together = threading.Barrier(3)
 
-    def note(_: int) -> None:
+    def note(k: int) -> None:
         seen.add(threading.current_thread().name)
-        time.sleep(0.002)
+        if k < 3:  # each of three threads takes one, however late it begins
+            together.wait(60)
 
-    in_threads(8, note, range(2))
+    in_threads(8, note, range(3, 5))
     assert len(seen) <= 2
     in_threads(3, note, range(40))
     assert seen == {f"apsp-thread_{k}" for k in range(3)}
@@ -90,7 +92,13 @@ def test_a_call_that_was_dropped_says_so() -> None:
 
     first, second = pool.submit(work), pool.submit(int)
     assert begun.wait(60)
-    threading.Timer(0.02, go.set).start()
+
+    def let_go() -> None:
+        while not pool._dropping:
+            time.sleep(0.001)
+        go.set()
+
+    threading.Thread(target=let_go, daemon=True).start()
     pool.close(drop=True)
     assert first.result() is True
     assert second.done()

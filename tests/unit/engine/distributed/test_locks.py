@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,13 +72,15 @@ def test_the_end_does_not_wait_for_ever() -> None:
         assert 0.04 < time.monotonic() - began < 5
 
 
-def test_tasks_that_overlap_count_their_own_share_of_the_time() -> None:
-    locks, began = StripeLocks(), time.monotonic()
-    time.sleep(0.02)
-    one, two = locks.own_seconds(began), locks.own_seconds(began)
-    assert one >= 0.02
-    assert two < one
-    assert one + two <= time.monotonic() - began
+def test_tasks_that_overlap_count_their_own_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    locks, now = StripeLocks(), [100.0]
+    monkeypatch.setattr("engine.distributed.locks.time", SimpleNamespace(monotonic=lambda: now[0]))
+    now[0] = 105.0
+    assert locks.own_seconds(100.0) == 5
+    now[0] = 107.0
+    assert locks.own_seconds(101.0) == 2, "the other task has counted what was before"
+    now[0] = 120.0
+    assert locks.own_seconds(110.0) == 10
 
 
 def test_a_rate_is_that_of_several_tasks_whichever_ended_first() -> None:

@@ -63,27 +63,17 @@ def spread(threads: int, failing: int = -1, kept: KeptThreads | None = None) -> 
     return failed, seen[: numbers[0]].tolist()
 
 
-def tasks() -> int:
-    """Return the number of threads of this process."""
-    return sum(1 for _ in Path("/proc/self/task").iterdir())
+def tasks() -> set[str]:
+    """Return the numbers of the threads of this process; those of earlier tests may end at any time."""
+    return {path.name for path in Path("/proc/self/task").iterdir()}
 
 
-def settled() -> int:
-    """Return the number of threads once those of earlier tests have ended, so that it does not fall meanwhile."""
-    count, until = tasks(), time.monotonic() + 0.2
-    while time.monotonic() < until:
+def wait_for(others: set[str]) -> None:
+    """Wait until the process has no threads but others: a thread ends a little after it has said so."""
+    until = time.monotonic() + 60
+    while not tasks() <= others and time.monotonic() < until:
         time.sleep(0.01)
-        if (now := tasks()) < count:
-            count, until = now, time.monotonic() + 0.2
-    return count
-
-
-def wait_for(count: int) -> None:
-    """Wait until the process has at most so many threads: a thread ends a little after it has said so."""
-    until = time.monotonic() + 10
-    while tasks() > count and time.monotonic() < until:
-        time.sleep(0.01)
-    assert tasks() <= count
+    assert tasks() <= others
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16])
@@ -107,11 +97,12 @@ def test_the_clock_is_that_of_python() -> None:
 
 
 def test_threads_are_kept_and_ended() -> None:
-    kept, before = KeptThreads(), settled()
+    kept, before = KeptThreads(), tasks()
     spread(5, kept=kept)
-    assert tasks() == before + 4
+    sleeping = tasks() - before
+    assert len(sleeping) == 4
     spread(3, kept=kept)
-    assert tasks() == before + 4
+    assert tasks() - before == sleeping
     kept.end()
     wait_for(before)
     assert spread(5, kept=kept) == (0, [1, 2, 3, 4, 5])

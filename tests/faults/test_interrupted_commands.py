@@ -94,8 +94,10 @@ def interrupted(words: list[str], moment: float) -> tuple[int, str, str]:
 def test_an_interrupt_ends_a_command_quietly(
     name: str, moments: tuple[float, ...], results: dict[str, Path], tmp_path: Path
 ) -> None:
-    ends = set()
-    for at, moment in enumerate(moments):
+    ends, again = set(), 20  # on a busy machine the interrupt for the first moment may come too late
+    for at, moment in enumerate([*moments, *[0.0] * again]):
+        if at >= len(moments) and -signal.SIGINT in ends:
+            break
         folder = tmp_path / str(at)
         folder.mkdir()
         out = folder / "out.zarr"

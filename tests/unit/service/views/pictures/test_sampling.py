@@ -111,7 +111,7 @@ def test_a_packed_tile_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_few_look_at_a_time(client: TestClient, bench: Bench, monkeypatch: pytest.MonkeyPatch):
     job_id, _ = bench.solved(small_graph(), "int32")
-    lock, running, most = threading.Lock(), 0, 0
+    lock, running, most, two = threading.Lock(), 0, 0, threading.Event()
 
     def slow(work):
         def slowed(*arguments, **options):
@@ -119,7 +119,10 @@ def test_few_look_at_a_time(client: TestClient, bench: Bench, monkeypatch: pytes
             with lock:
                 running += 1
                 most = max(most, running)
-            time.sleep(0.05)
+                if running == 2:
+                    two.set()
+            two.wait(60)
+            time.sleep(0.05)  # for a third one
             with lock:
                 running -= 1
             return work(*arguments, **options)

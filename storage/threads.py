@@ -28,6 +28,7 @@ T = TypeVar("T")
 #: Messages that say why a call was dropped.
 _LEFT: Final = "its pool of threads was left"
 _REFUSED: Final = "the system refused to start another thread"
+_FORGOTTEN: Final = "what failed was over, and its error was forgotten"
 
 
 class Promise(Generic[T]):
@@ -80,6 +81,15 @@ class Promise(Generic[T]):
             raise self._error
         finally:
             del self  # otherwise the error and this frame refer to each other, which keeps arrays in memory
+
+    def forget(self) -> None:
+        """Drop the error, if there is one, because nobody will ask for it any more; ``result`` then raises Dropped.
+
+        An error refers to all frames that it has passed through.  If one of these frames refers to this promise, the
+        promise and the arrays of all frames would stay in memory until Python's next collection.
+        """
+        if self._error is not None:
+            self._error = Dropped(_FORGOTTEN)
 
     def _settle(self) -> None:
         self._over = True

@@ -103,6 +103,7 @@ class KeptHostTier(HostTier):
     def __exit__(self, *_: object) -> None:
         self._stopping = True
         self._keeper.close()
+        self._failure = None  # an error refers to frames that refer to this tier, so that neither would be freed
 
     def _is_time(self) -> bool:
         resting = self._copying is None or self._copying.done()

@@ -128,6 +128,8 @@ class Loading:
         self._asked.put(_END)
         self._pool.close(drop=True)
         self._locking.close(drop=True)
+        for piece in self._pieces:  # an error refers to frames that refer to this object: neither would be freed
+            piece.forget()
 
     def _load(self, piece: int, first: int, last: int) -> None:
         if self._stopping:

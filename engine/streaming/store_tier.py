@@ -84,6 +84,7 @@ class StoreTier:
         self._writing: set[int] = set()
         self._busy = 0
         self._failure: BaseException | None = None
+        self._failed: list[Promise[Array]] = []  # what was taken and could not be read
         self._readers, self._writers = ThreadPool(threads, "apsp-read"), ThreadPool(threads, "apsp-write")
         self._clock, self._ticks = ThreadPool(1, "apsp-commit"), False
         self._closing: SimpleQueue[None] = SimpleQueue()  # an item in it ends the thread of ``_clock``
@@ -197,10 +198,13 @@ class StoreTier:
         with self._lock:
             asked = list(self._asked)
             self._asked.clear()
-        for _stripe, found in asked:
-            found.fail(Dropped("the tier was left"))
+        self._refuse([found for _stripe, found in asked], Dropped("the tier was left"))
         self._readers.close(drop=True)
         self._writers.close()
+        # an error refers to frames that refer to this tier, so that neither would be freed
+        self._failure = None
+        while self._failed:
+            self._failed.pop().forget()
 
     def _height(self, stripe: int) -> int:
         first, last = self._tiling.rows(stripe, self.n)
@@ -237,7 +241,7 @@ class StoreTier:
             except BaseException as error:
                 with lock:
                     if not found.done():
-                        found.fail(error)
+                        self._refuse([found], error)
                 return
             with lock:
                 left -= 1
@@ -291,7 +295,12 @@ class StoreTier:
             asked = list(self._asked)
             self._asked.clear()
             self._state.notify_all()
-        for _stripe, found in asked:
+        self._refuse([found for _stripe, found in asked], error)
+
+    def _refuse(self, asked: Sequence[Promise[Array]], error: BaseException) -> None:
+        """Let the promises of stripes fail, and remember them."""
+        self._failed.extend(asked)
+        for found in asked:
             found.fail(error)
 
     def _check(self) -> None:

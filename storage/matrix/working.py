@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -120,7 +120,7 @@ class WorkingMatrix(MatrixWriter):
         self._sync_lock = threading.Lock()
         self._unsynced: list[Path] = []
         self._new_folders: set[Path] = set()
-        self._committed, self._failed = False, cast("StorageFailed | None", None)
+        self._committed = False
         self._record_lock = threading.RLock()
         self._lowered: Mapping[str, object] | None = None
 

@@ -124,6 +124,7 @@ class MatrixWriter:
         self._lock = threading.RLock()
         self._state = threading.Condition(self._lock)
         self._open, self._accepting, self._busy = True, True, 0
+        self._failed: StorageFailed | None = None  # what every later commit raises
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -201,6 +202,10 @@ class MatrixWriter:
             self._finish_writes()
             self._open = False
             self._staging.discard()
+        # drop errors: they refer to frames that refer to this object, so that neither would be freed
+        self._failed = None
+        for quantity in self.also.values():
+            quantity.failed = None
 
     def __enter__(self) -> Self:
         return self

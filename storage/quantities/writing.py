@@ -42,7 +42,7 @@ class QuantityTiles:
         self._sizes = np.zeros(grid.counts, np.int64)
         self._lock = threading.Lock()
         self._unsynced: list[Path] = []
-        self._failed: StorageFailed | None = None
+        self.failed: StorageFailed | None = None
         for draft in self._folder.glob("*/*~"):  # drafts left by a process that ended while it wrote
             draft.unlink(missing_ok=True)
 
@@ -94,8 +94,8 @@ class QuantityTiles:
                 prove nothing.
         """
         with self._lock:
-            if self._failed is not None:
-                raise self._failed
+            if self.failed is not None:
+                raise self.failed
             files, self._unsynced = self._unsynced, []
             try:
                 for path in files:
@@ -104,8 +104,8 @@ class QuantityTiles:
                 for folder in [*folders, self._folder, self._folder.parent, self._folder.parent.parent]:
                     atomic.sync_path(folder)
             except OSError as error:
-                self._failed = atomic.failure("make tiles durable in", self._folder, error)
-                raise self._failed from error
+                self.failed = atomic.failure("make tiles durable in", self._folder, error)
+                raise self.failed from error
 
     def finish(self) -> None:
         """Check that every tile exists, and write the manifest, which has their sizes and checksums.

@@ -222,6 +222,32 @@ def test_a_promise_is_kept_for_all_who_wait() -> None:
             broken.result()
 
 
+def test_an_error_that_is_forgotten_keeps_nothing_in_memory() -> None:
+    """The error passes through a frame that has the promise, so they refer to each other."""
+
+    class Matrix:
+        pass
+
+    def ask(promise: Promise[int], matrix: Matrix) -> None:
+        promise.result()
+
+    promise, matrix = Promise[int](), Matrix()
+    promise.fail(KeyError("x"))
+    gone = weakref.ref(matrix)
+    with no_collection():
+        with pytest.raises(KeyError):
+            ask(promise, matrix)
+        del matrix
+        assert gone() is not None
+        promise.forget()
+        assert gone() is None
+    with pytest.raises(Dropped, match="forgotten"):
+        promise.result()
+    kept = Promise.of(3)
+    kept.forget()
+    assert kept.result() == 3
+
+
 Begun = list[int]
 
 

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import weakref
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -194,6 +194,51 @@ def test_the_graph_and_the_matrix_go_with_the_solve(tmp_path, monkeypatch, tier,
         while gone() is not None and time.monotonic() < until:
             time.sleep(0.01)  # a thread of a pool drops its last task a moment after its result was taken
         assert gone() is None, keepers(gone())
+
+
+@pytest.mark.parametrize("tier", ["host", "store"])
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("call", ["fill_weights", "preadv", "writev", "fsync"])
+@pytest.mark.parametrize("when", [1, 3])
+def test_what_fails_in_a_thread_keeps_neither_the_graph_nor_the_matrix(
+    tmp_path, eager, monkeypatch, tier, directed, devices, call, when
+):
+    """An error refers to the frames that it has passed through; whatever these refer to must not refer to the error."""
+    if devices > 1:
+        monkeypatch.setattr(streamed, "_devices", several(devices))
+    graph, path, calls, lock, spaces = sample(200, directed=directed), tmp_path / "d.zarr", [], threading.Lock(), []
+    plan = replace(plan_for(graph, tier, 64, 64), threads=2)
+    if call == "preadv":
+        with pytest.raises(Cancelled):
+            solve_to_store(graph, Options(), path, plan=plan, monitor=StopAt(200**3 // 3))
+    where = streamed if call == "fill_weights" else os
+    real, space = getattr(where, call), streamed._Space
+
+    def failing(*args):
+        if threading.current_thread().name.startswith("apsp-"):
+            with lock:
+                calls.append(call)
+                if len(calls) >= when:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO)) if where is os else StorageFailed("no row")
+        return real(*args)
+
+    def made(array):
+        spaces.append(weakref.ref(array))
+        return space(array)
+
+    monkeypatch.setattr(where, call, failing)
+    monkeypatch.setattr(streamed, "_Space", made)
+    gone = weakref.ref(graph)
+    with no_collection():
+        with pytest.raises(StorageFailed) if when == 1 else suppress(StorageFailed):
+            solve_to_store(graph, Options(), path, plan=plan, resume=call == "preadv")
+        del graph
+        until = time.monotonic() + 20
+        while (gone() is not None or spaces[0]() is not None) and time.monotonic() < until:
+            time.sleep(0.01)  # a thread of a pool drops its last task a moment after its result was taken
+        assert gone() is None, keepers(gone())
+        assert spaces[0]() is None, keepers(spaces[0]())
 
 
 def test_floats_of_both_signs_come_back_from_their_potentials(tmp_path, eager):

@@ -172,11 +172,11 @@ class ExportedPart:
             message = "a target is called 'source', as the first column of a wide table is; leave out --wide"
             raise InvalidRequest(message, field="--wide")
         for sources, entries, kept in self.batches():
-            columns, shown = [keys[first : first + len(sources)].rename("source")], self._shown(sources, entries)
+            columns, shown = {"source": keys[first : first + len(sources)]}, self._shown(sources, entries)
             first += len(sources)
-            for j, name in enumerate(names):
+            for j, name in enumerate(names):  # by name: in a list of series, one without a name gets another
                 column = pl.Series(name, np.ascontiguousarray(shown[:, j]))
-                columns.append(column.set(pl.Series(~kept[:, j]), None))
+                columns[name] = column.set(pl.Series(~kept[:, j]), None)
             yield len(sources), pl.DataFrame(columns)
 
     def floats(self) -> Iterator[Array]:

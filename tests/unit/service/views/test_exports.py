@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,23 @@ def test_wide_tables_and_arrays_have_a_place_for_every_entry(solved, sources, ta
         assert table["source"].to_list() == [f"v{u:02}" for u in sources]
         found = table.drop("source").cast(pl.Float64).fill_null(np.inf).to_numpy()
         np.testing.assert_allclose(found, wanted, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+def test_columns_of_a_wide_table_are_called_as_the_targets_are(kind, bench: Bench, tmp_path):
+    """Names that Polars, or a file, could take for none, for another, or for a mark of its own."""
+    names = sorted(["", "column_0", "column_1", " ", "a,b", 'say "hi"', "line\nbreak", "target", "distance", "null"])
+    graph, _ = build_graph([0, 1], [1, 0], [1, 1], labels=names, directed=True)
+    result = ResultReader(bench.settings.store(bench.solved(graph, "int32")[0]))
+    WRITERS[kind](ExportedPart(Selection(result, np.arange(10), None)), tmp_path / "x", lambda _: None, True)
+    if kind == ".csv":
+        with (tmp_path / "x").open(newline="") as file:
+            header, *rows = csv.reader(file)
+    else:
+        table = pl.read_parquet(tmp_path / "x")
+        header, rows = table.columns, table.rows()
+    assert header == ["source", *names]
+    assert [[str(entry) for entry in row].index("0") - 1 for row in rows] == list(range(10))
 
 
 def test_what_a_wide_table_cannot_hold_is_refused(bench: Bench, monkeypatch):

@@ -149,6 +149,9 @@ def test_graphs_and_options_that_exclude_sums_together():
     with pytest.raises(InvalidRequest, match="only dijkstra finds distances"):
         make_plan(real, Options(also=("q",), algorithm="recursive-floyd-warshall"))
     assert make_plan(real, Options(also=("q",))).algorithm == "dijkstra"
+    for dtype in ("uint16", "int32"):
+        with pytest.raises(InvalidRequest, match=f"dtype {dtype} cannot be used: the weights are not whole numbers"):
+            make_plan(real, Options(also=("q",), dtype=dtype))
     with pytest.raises(InvalidRequest, match="float64 would round"):
         make_plan(graph_of([(0, 1, 2**52)], 2, q=[1]), Options(also=("q",), dtype="float64"))
     with pytest.raises(DoesNotFit, match=r"need .* bytes of memory"):

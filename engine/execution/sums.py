@@ -89,6 +89,17 @@ def _cuts_ties(graph: Graph, cutoff: float, per: int) -> bool:
     return (Fraction(repr(float(cutoff))) * per).denominator == 1 and bool((graph.weights == 0).any())
 
 
+def _why_unfit(graph: Graph, dtype: str) -> str:
+    """Return why distances of a type do not tell the paths of a graph; empty if they do, or if no type is asked for."""
+    if dtype == "float32":
+        return "sums along paths need distances without rounding, and dtype float32 was asked for"
+    if not graph.integral and dtype not in ("auto", "float64"):
+        return f"dtype {dtype} cannot be used: the weights are not whole numbers"
+    if dtype == "float64" and graph.integral and not adds_whole(graph):
+        return "sums along paths need distances without rounding, and float64 would round these: leave out the dtype"
+    return ""
+
+
 def searched_options(graph: Graph, options: Options) -> Options:
     """Return the options of a solve that comes first: its distances show along which paths quantities are summed.
 
@@ -104,7 +115,7 @@ def searched_options(graph: Graph, options: Options) -> Options:
         DoesNotFit: the sums alone take more memory than there is.
     """
     sum_types(graph, options.also)
-    found = exactness(graph)
+    found, unfit = exactness(graph), _why_unfit(graph, options.dtype)
     for wrong, field, why in (
         (len(set(options.also)) < len(options.also), "also", "a quantity is named twice"),
         (options.device == "cuda", "device", "sums along paths are made by processors, and device cuda was asked for"),
@@ -113,12 +124,7 @@ def searched_options(graph: Graph, options: Options) -> Options:
          "such paths do not say which paths they are"),
         (options.cutoff is not None and bool((graph.weights < 0).any()), "cutoff",
          "with negative arcs a path within the cutoff may pass through vertices beyond it, so nothing is summed"),
-        (options.dtype == "float32", "dtype",
-         f"sums along paths need distances without rounding, and dtype {options.dtype} was asked for"),
-        (not graph.integral and options.dtype not in ("auto", "float64"), "dtype",
-         f"dtype {options.dtype} cannot be used: the weights are not whole numbers"),
-        (options.dtype == "float64" and graph.integral and not adds_whole(graph), "dtype",
-         "sums along paths need distances without rounding, and float64 would round these: leave out the dtype"),
+        (bool(unfit), "dtype", unfit),
         (found.rounded and options.algorithm not in ("auto", "dijkstra"), "algorithm",
          f"the weights are no multiples of a decimal unit, so only dijkstra finds distances that tell the paths, and "
          f"{options.algorithm} was asked for"),

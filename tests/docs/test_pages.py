@@ -1,17 +1,21 @@
 """What the documents say works: every code block of the README and the site is run, in order, as a reader would."""
 
 import contextlib
+import re
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.docs.pages import DATA, ROOT, RUN, Block, Reader, blocks_of, compare, lives, pages
+from tests.programs import need
 
 BLOCKS = {page: blocks_of(page) for page in pages()}
 NOT_RUN = [block for blocks in BLOCKS.values() for block in blocks if block.kind == "not run"]
 #: Blocks that cannot run in a test are few, or the documents are not tested.
 MOST_NOT_RUN = 20
+#: Programs of others that pages start.
+OF_OTHERS = {"curl", "jq"}
 
 
 def runnable(slow: bool) -> list[object]:
@@ -24,6 +28,10 @@ def runnable(slow: bool) -> list[object]:
 
 
 def follow(page: Path, folder: Path, *, slow: bool) -> None:
+    words = {
+        word for block in BLOCKS[page] if block.language in RUN | {"before"} for word in re.findall(r"\w+", block.body)
+    }
+    need(*sorted(words & OF_OTHERS))
     with Reader(folder) as reader:
         for block in BLOCKS[page]:
             if block.kind != "not run" and (slow or block.kind != "slow"):

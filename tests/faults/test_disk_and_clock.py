@@ -27,6 +27,7 @@ from service.settings import Settings
 from storage.errors import DatabaseFailed
 from storage.graph.graph import Graph, build_graph
 from storage.jobs.store import JobRecord, Submission
+from tests.programs import need
 from tests.stores import verify_matrix
 from tests.unit.service.support import Bench, small_graph
 
@@ -41,6 +42,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def _mounted(place: Path) -> Iterator[Path]:
+    need("mount")
     command = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "none", place]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("a tmpfs cannot be mounted here")

@@ -19,6 +19,7 @@ import zarr
 from zarr.storage import FsspecStore
 
 from tests.integration.keyed_service import KeyedService, Solved, solve_line
+from tests.programs import need
 
 pytestmark = pytest.mark.beside
 
@@ -81,6 +82,7 @@ def test_without_the_key_nothing_opens(live: KeyedService, solved: Solved):
 
 
 def curl(live: KeyedService, path: str, *arguments: str) -> tuple[int, dict[str, str], bytes]:
+    need("curl")
     command = ["curl", "-s", "-i", "-H", f"Authorization: {live.bearer}", *arguments, live.url + path]
     output = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
     head, _, body = output.partition(b"\r\n\r\n")
@@ -125,6 +127,7 @@ def test_curl_asks_conditionally(live: KeyedService, solved: Solved):
 def test_an_interrupted_download_goes_on(live: KeyedService, solved: Solved, tmp_path: Path):
     whole, part = tile_of(live, solved), tmp_path / "tile"
     part.write_bytes(whole[:1_000_001])
+    need("curl")
     command = ["curl", "-sS", "-f", "-C", "-", "-H", f"Authorization: {live.bearer}", "-o", str(part)]
     subprocess.run([*command, f"{live.url}{solved.zarr}/{TILE}"], check=True, timeout=60)
     assert part.read_bytes() == whole

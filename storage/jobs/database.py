@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sqlite3
 import time
+import weakref
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -49,7 +50,8 @@ class Database:
         if self.sqlite and self.url.database:
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
         self._engine = _engine(self.url, timeout)
-        event.listen(self._engine, "begin", self._on_begin)
+        # closes connections that ``close`` was not called for: Python 3.13 and later warn of those of SQLite
+        weakref.finalize(self, self._engine.dispose).atexit = False
         self._kinds: dict[str, Engine] = {
             kind: self._engine.execution_options(apsp_begin=kind) for kind in ("durable", "progress", "read")
         }
@@ -75,18 +77,26 @@ class Database:
         if not self.sqlite:  # SQLite allows only one writer in any case
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
 
-    def _on_begin(self, connection: Connection) -> None:
-        kind = connection.get_execution_options().get("apsp_begin", "durable")
-        if not self.sqlite:
-            if kind == "progress":
-                connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
-            return
-        if kind == "read":
-            connection.exec_driver_sql("BEGIN")
-            return
-        # Taking the write lock first avoids the deadlock of two transactions that read and then want to write.
-        connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if kind == 'progress' else 'FULL'}")
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Begin a transaction of the kind that the options of the connection name."""
+    kind = _kind(connection)
+    if kind == "read":
+        connection.exec_driver_sql("BEGIN")
+        return
+    # Taking the write lock first avoids the deadlock of two transactions that read and then want to write.
+    connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if kind == 'progress' else 'FULL'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _begin_postgres(connection: Connection) -> None:
+    """Let a transaction about progress end before it is durable; PostgreSQL has begun it already."""
+    if _kind(connection) == "progress":
+        connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+
+
+def _kind(connection: Connection) -> str:
+    return str(connection.get_execution_options().get("apsp_begin", "durable"))
 
 
 def migrate(database: Database) -> None:
@@ -149,14 +159,17 @@ def _engine(url: URL, timeout: float) -> Engine:
     if url.get_backend_name() == "sqlite":
         engine = create_engine(url, connect_args={"timeout": timeout}, **pool)
         event.listen(engine, "connect", partial(_on_connect, timeout))
+        event.listen(engine, "begin", _begin_sqlite)
         return engine
     limits = f"-c lock_timeout={int(timeout * 1000)} -c idle_in_transaction_session_timeout=60000"
     arguments = {"connect_timeout": max(2, int(timeout)), "options": limits, "application_name": "apsp"}
-    return create_engine(url, pool_pre_ping=True, connect_args=arguments, **pool)
+    engine = create_engine(url, pool_pre_ping=True, connect_args=arguments, **pool)
+    event.listen(engine, "begin", _begin_postgres)
+    return engine
 
 
 def _on_connect(timeout: float, connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # so that the driver does not execute BEGIN: _on_begin does that
+    connection.isolation_level = None  # so that the driver does not execute BEGIN: _begin_sqlite does that
     connection.execute("PRAGMA foreign_keys=ON")
     deadline = time.monotonic() + timeout
     while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sqlite3
 import subprocess
 import sys
@@ -73,6 +74,16 @@ def test_a_broken_database_is_a_storage_error(tmp_path: Path):
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     return tmp_path / "db" / "apsp.db" if request.param == "sqlite" else request.getfixturevalue("postgres").url()
+
+
+def test_a_store_that_nobody_refers_to_closes_its_connections(where: Path | str):
+    store = JobStore(where)
+    engine = store.database._engine
+    assert engine.pool.checkedin() > 0  # type: ignore[attr-defined]
+    del store
+    gc.collect()
+    assert engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+    engine.dispose()
 
 
 @pytest.mark.parametrize("by", ["migrations", "at once"])

@@ -1,13 +1,14 @@
 """Tables over HTTP beside OSRM's own server, on the same network, over the same protocol.
 
-``python -m benchmarks.osrm_server make GRAPH NODES FOLDER`` writes what OSRM's programs read: ``network.osm`` and
-``profile.lua``, with which every arc takes its weight in seconds and turns take nothing; and ``places.csv``, vertices
-that all reach each other, because OSRM moves other places.  Then, where the package ``osrm-backend`` is installed::
+``python -m benchmarks.osrm_server make FILE FOLDER`` reads a file with coordinates and weights in seconds, rounds the
+weights to tenths, and writes ``network.csv`` and ``nodes.csv`` for apsp; ``network.osm`` and ``profile.lua`` for OSRM,
+with which every arc takes its weight and turns take nothing; and ``places.csv``, vertices that all reach each other,
+because OSRM moves other places.  Then, in that folder, where the package ``osrm-backend`` is installed::
 
     osrm-extract -p profile.lua network.osm
     osrm-contract network.osrm
     osrm-routed --algorithm ch --max-table-size 20000 --port 5999 network.osrm
-    apsp prepare GRAPH --nodes NODES --unit s --out network.prepared
+    apsp prepare network.csv --nodes nodes.csv --unit s --out network.prepared
     apsp serve-routes network.prepared --port 5998 --max-table 200000000
 
 ``python -m benchmarks.osrm_server compare FOLDER OURS THEIRS [COUNT...]`` asks both servers, by turns, for the
@@ -24,7 +25,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -54,36 +55,43 @@ return {setup = setup, process_way = process_way, process_node = process_node, p
 """
 
 
-def make(graph_file: Path, nodes: Path, folder: Path) -> None:
-    """Write a network for OSRM's programs, and places for ``compare``.
+def make(file: Path, folder: Path) -> None:
+    """Write a network for both programs, and places for ``compare``.
 
     Args:
-        graph_file: a directed graph whose weights are seconds, in tenths.
-        nodes: a table with the longitudes and latitudes of all its vertices.
+        file: a directed graph with longitudes, latitudes and seconds, such as an extract of OpenStreetMap.
         folder: a folder that exists.
     """
-    graph, _ = read_graph(graph_file, nodes=nodes)
-    assert graph.coordinates is not None  # NODES gives them
+    graph, _ = read_graph(file, mode="driving" if file.suffix == ".pbf" else None)
+    assert graph.coordinates is not None, f"{file} has no coordinates"
     x, y = graph.coordinates.x, graph.coordinates.y
-    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-    arcs = dict(zip(zip(tails.tolist(), graph.heads.tolist(), strict=True), graph.weights.tolist(), strict=True))
-    with (folder / "network.osm").open("w") as file:
-        file.write('<?xml version="1.0"?>\n<osm version="0.6">\n')
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr)).tolist()
+    weights: Any = graph.weights
+    tenths = np.maximum(1, np.round(weights * 10)).astype(np.int64).tolist()
+    arcs = dict(zip(zip(tails, graph.heads.tolist(), strict=True), tenths, strict=True))
+    with (folder / "network.csv").open("w") as out:
+        out.write("source,target,seconds\n")
+        out.writelines(f"{tail + 1},{head + 1},{weight / 10}\n" for (tail, head), weight in arcs.items())
+    with (folder / "nodes.csv").open("w") as out:
+        out.write("id,lon,lat\n")
+        out.writelines(f"{v + 1},{x[v]:.6f},{y[v]:.6f}\n" for v in range(graph.n))
+    with (folder / "network.osm").open("w") as out:
+        out.write('<?xml version="1.0"?>\n<osm version="0.6">\n')
         for v in range(graph.n):
-            file.write(f'<node id="{v + 1}" version="1" lat="{y[v]:.6f}" lon="{x[v]:.6f}"/>\n')
+            out.write(f'<node id="{v + 1}" version="1" lat="{y[v]:.6f}" lon="{x[v]:.6f}"/>\n')
         for k, ((tail, head), weight) in enumerate(arcs.items()):
             both = arcs.get((head, tail)) == weight
             if not both or tail < head:
                 oneway = "" if both else '<tag k="oneway" v="yes"/>'
                 ends = f'<nd ref="{tail + 1}"/><nd ref="{head + 1}"/><tag k="highway" v="road"/>'
-                file.write(f'<way id="{k + 1}" version="1">{ends}<tag k="seconds" v="{weight}"/>{oneway}</way>\n')
-        file.write("</osm>\n")
+                out.write(f'<way id="{k + 1}" version="1">{ends}<tag k="seconds" v="{weight / 10}"/>{oneway}</way>\n')
+        out.write("</osm>\n")
     (folder / "profile.lua").write_text(PROFILE)
     matrix = csr_matrix((np.ones(graph.heads.size), graph.heads, graph.indptr), (graph.n, graph.n))
     _, component = connected_components(matrix, connection="strong")
     there = np.flatnonzero(component == np.bincount(component).argmax())
-    with (folder / "places.csv").open("w") as file:
-        file.writelines(f"{x[v]:.6f},{y[v]:.6f}\n" for v in there)
+    with (folder / "places.csv").open("w") as out:
+        out.writelines(f"{x[v]:.6f},{y[v]:.6f}\n" for v in there)
     print(f"{graph.n:,} vertices, {len(arcs):,} arcs; {len(there):,} places reach each other")
 
 

@@ -31,13 +31,18 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 def get_network(*, job_id: str, service: Shared, opened: Opened, tagged: Tagged, _permit: ReadPermit) -> Response:
     """The network in a plane, for maps: where the vertices are, and which of them an edge joins.
 
-    Four bytes are the length of a JSON object (little-endian uint32). The object follows; its members are `vertices`
-    and `edges` (how many), `labels` (of all vertices), `system` (`lonlat`, `plane`, or `layout`: places that were found
-    for a graph of at most 1,000 vertices without coordinates), `origin`, `directed`, `unit`, `sources` and `targets`
-    (how many, null for all vertices). Then arrays without gaps, little-endian: `x` and `y`
-    (float32, relative to `origin`, NaN for a vertex without coordinates; metres of a plane that touches the Earth in
-    the middle of the network if the system is `lonlat`), `edges` (int32, the two ends of each, as positions in
-    `labels`), `sources` and `targets` (int32, in the order of rows and columns, absent where null).
+    The answer begins with the length of a JSON object in bytes, a little-endian uint32.  The JSON object follows, and
+    then the arrays, little-endian and without gaps.
+
+    Members of the object: `vertices` and `edges` are the numbers of both; `labels` are those of all vertices; `system`
+    is `lonlat`, `plane`, or `layout` (places that were computed for a graph of at most 1,000 vertices without
+    coordinates); `origin` is the point that coordinates are relative to; `directed` and `unit` are those of the graph;
+    `sources` and `targets` are the numbers of rows and columns, null if they are all vertices.
+
+    Arrays, in this order: `x` of all vertices, and then `y` of all (float32, NaN for a vertex without coordinates; if
+    the system is `lonlat`, metres in a plane that touches the Earth in the middle of the network); the two ends of each
+    edge (int32, positions in `labels`); the vertices of the rows, and then those of the columns (int32), each only if
+    its number is not null.
     """
     from storage.geography.plane import packed_network
 

@@ -89,8 +89,8 @@ def get_table(
 ) -> Response:
     """Rows of a table that a job made, as JSON, CSV, Parquet or Arrow; `next` (and Link) leads on.
 
-    Without `sort`, rows are in the order of the sources.  With it, rows without a value come last, and equal ones stay
-    in that order.  The whole table is the file `zarr/table.parquet`.
+    Without `sort`, rows are in the order of the sources.  With `sort`, rows without a value come last, and rows with
+    equal values stay in the order of the sources.  The whole table is the file `zarr/table.parquet`.
 
     Args:
         asked: rows, columns, order, format.

@@ -7,6 +7,7 @@ transactions may be lost in a power cut.  ``read`` transactions take no lock.
 from __future__ import annotations
 
 import importlib
+import os
 import sqlite3
 import time
 import weakref
@@ -51,7 +52,7 @@ class Database:
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
         self._engine = _engine(self.url, timeout)
         # closes connections that ``close`` was not called for: Python 3.13 and later warn of those of SQLite
-        weakref.finalize(self, self._engine.dispose).atexit = False
+        weakref.finalize(self, _close_own, self._engine, os.getpid()).atexit = False
         self._kinds: dict[str, Engine] = {
             kind: self._engine.execution_options(apsp_begin=kind) for kind in ("durable", "progress", "read")
         }
@@ -76,6 +77,12 @@ class Database:
         """Hold a lock called ``name`` until this transaction ends; other transactions that ask for it wait."""
         if not self.sqlite:  # SQLite allows only one writer in any case
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
+
+
+def _close_own(engine: Engine, process: int) -> None:
+    """Close all connections that ``process`` has made; a forked child leaves them open, as its parent uses them."""
+    if os.getpid() == process:
+        engine.dispose()
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sqlite3
 import subprocess
 import sys
@@ -83,6 +84,17 @@ def test_a_store_that_nobody_refers_to_closes_its_connections(where: Path | str)
     del store
     gc.collect()
     assert engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+    engine.dispose()
+
+
+def test_a_forked_child_leaves_the_connections_of_its_parent_open(where: Path | str, monkeypatch: pytest.MonkeyPatch):
+    store = JobStore(where)
+    engine, own = store.database._engine, os.getpid()
+    there = engine.pool.checkedin()  # type: ignore[attr-defined]
+    monkeypatch.setattr("storage.jobs.database.os.getpid", lambda: own + 1)
+    del store
+    gc.collect()
+    assert engine.pool.checkedin() == there > 0  # type: ignore[attr-defined]
     engine.dispose()
 
 

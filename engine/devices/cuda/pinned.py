@@ -113,8 +113,11 @@ class HostMemory:
                 with self._lock:
                     self._locked[place] = size
             time.sleep(pause)
-        if failed is not None:
-            raise failed
+        try:
+            if failed is not None:
+                raise failed
+        finally:
+            del failed  # an error and a frame that refer to each other would keep the memory
 
 
 def parts(address: int, shape: tuple[int, int], stride: int) -> Iterator[tuple[int, int, int, int]]:

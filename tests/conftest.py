@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.postgres import Postgres, close_postgres, open_postgres
 from tests.s3 import S3Server, close_s3, open_s3
@@ -17,6 +18,9 @@ pytest_plugins = ["tests.leftovers", "tests.told"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Hypothesis fails a test of which one case takes 0.2 s, or some cases a second to be drawn.  On a busy machine any can.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 #: The folders whose files take longest, which begin first where processes take one file after the other.  Only files
 #: that lie in the folder itself are meant: those of ``unit`` build packages and check types.

@@ -18,7 +18,9 @@ from storage.errors import InvalidGraph
 from storage.graph.graph import Graph
 from storage.readers import read_graph
 
-RELAXED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 whole = st.integers(-(10**6), 10**6)
 fractions = st.floats(-1e9, 1e9, allow_nan=False)

@@ -23,7 +23,9 @@ from storage.readers.source import Block
 from storage.readers.tables.table import ArcTable, Layout
 
 Arc = tuple[int, int, float]
-RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 whole = st.integers(-(2**53), 2**53)
 lengths = st.one_of(whole, st.floats(allow_nan=False, allow_infinity=False, width=64))
@@ -268,7 +270,9 @@ def test_the_fast_way_never_disagrees_with_the_careful_one(layout: Layout, data:
         assert np.array_equal(fast[2], careful[2])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(content=st.one_of(st.binary(max_size=200), messy_blocks(), st.text(max_size=200).map(str.encode)))
 def test_any_bytes_are_read_or_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "g"

@@ -12,6 +12,7 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -353,6 +354,18 @@ def test_marks_of_the_passes_are_given_in_files_of_tests_only():
         assert "pytest import " + "mark" not in text, file
         if not file.name.startswith("test_"):
             assert re.search(r"mark\.(alone|beside)", text) is None, file
+
+
+def test_no_drawn_case_has_a_deadline():
+    """On a busy machine any case may take long; lists of checks replace that of tests/conftest.py."""
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
+    texts = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))}
+    lists = [
+        (name, found) for name, text in texts.items() for found in re.findall(r"health_check\S*[=:] ?\[.*?\]", text)
+    ]
+    assert [(name, found) for name, found in lists if "too_slow" not in found] == []
+    assert [name for name, text in texts.items() if re.search(r"deadline=\d", text)] == []
 
 
 def test_every_example_has_its_licence_noted():

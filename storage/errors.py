@@ -186,6 +186,16 @@ class Cancelled(ApspError):
     kind = "cancelled"
 
 
-def raised(error: Exception) -> None:
-    """Raise ``error``; passed as ``onerror`` to ``os.walk``, which otherwise skips a folder that it cannot list."""
-    raise error
+def raised(error: BaseException | None) -> None:
+    """Raise ``error`` if there is one.
+
+    An error refers to the frames that it passes through.  A function that raised an error from one of its variables
+    would be such a frame: both, and all that the frames of its callers refer to, such as graphs, would stay in memory
+    until Python's next collection.  This function drops the error as it raises it.  ``os.walk``, which otherwise skips
+    a folder that it cannot list, takes it as ``onerror``.
+    """
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error

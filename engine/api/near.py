@@ -24,7 +24,7 @@ from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_co
 from engine.planning.cost import most_threads
 from engine.planning.refusal import gib
 from storage.arguments import check_paths, check_whole
-from storage.errors import ApspError, DoesNotFit, InvalidRequest
+from storage.errors import ApspError, DoesNotFit, InvalidRequest, raised
 from storage.graph.graph import Graph
 from storage.pairs.near_pairs import NearPairs
 from storage.pairs.spilling import SPILLED_BYTES
@@ -118,8 +118,7 @@ def near_pairs(
 def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None:
     """Raise InvalidRequest if searches cannot answer a request; see :func:`near_pairs`."""
     check_near(profile.graph, options, nearest)
-    if (refused := not_searchable(profile, options.cutoff)) is not None:
-        raise refused
+    raised(not_searchable(profile, options.cutoff))
 
 
 def check_near(graph: Graph, options: Options, nearest: int | None) -> None:

@@ -81,7 +81,10 @@ def plan_prepared(
     machine = _machine(options, out)
     found = prepared_candidate(inner, problem, kind, machine, compact=compact)
     if isinstance(found, DoesNotFit):
-        raise found
+        try:
+            raise found
+        finally:
+            del found  # see ``raised``
     candidate, facts = found
     plan = Plan(
         algorithm="prepared",

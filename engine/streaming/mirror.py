@@ -69,8 +69,8 @@ class Mirror:
         return self._tiling.rows(stripe, self._n)
 
     def _each(self, work: Callable[[int], None], items: list[int] | range) -> None:
-        for task in [self._pool.submit(work, item) for item in items]:
-            task.result()
+        for _ in self._pool.map(work, items):
+            pass
 
     def _read_own(self, stripe: int, rows: Array, *, whole: bool) -> None:
         self._writer.read_rows(self._span(stripe)[0], rows, column=0 if whole else self._tiling.left(stripe))

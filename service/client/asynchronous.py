@@ -96,7 +96,7 @@ class AsyncDriver:
             for _ in range(step.width):
                 group.start_soon(work)
         if failed:
-            raise failed[0]
+            raise failed.pop(0)
 
 
 async def _chunks(file: FilePath) -> AsyncIterator[bytes]:

@@ -100,7 +100,7 @@ class BlockingDriver:
                 stop.set()
                 raise
         if failed:
-            raise failed[0]
+            raise failed.pop(0)
 
 
 def _chunks(file: FilePath) -> Iterator[bytes]:

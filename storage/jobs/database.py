@@ -199,22 +199,23 @@ class _Transaction(AbstractContextManager[Connection]):
         try:
             return self._begin.__enter__()
         except SQLAlchemyError as error:
-            raise _translated(error) from error
+            _translate(error)
+            raise
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
         try:
             swallow = self._begin.__exit__(kind, error, trace)
         except SQLAlchemyError as failure:
-            raise _translated(failure) from failure
-        if isinstance(error, SQLAlchemyError) and (translated := _translated(error)) is not error:
-            raise translated from error
+            _translate(failure)
+            raise
+        if isinstance(error, SQLAlchemyError):
+            _translate(error)
         return swallow
 
 
-def _translated(error: SQLAlchemyError) -> Exception:
-    """Return DatabaseFailed for errors that a retry may overcome, and other errors unchanged."""
+def _translate(error: SQLAlchemyError) -> None:
+    """Raise DatabaseFailed for errors that a retry may overcome, and return for others."""
     ours = isinstance(error, StatementError) and not isinstance(error, DBAPIError)
-    if ours or isinstance(error, IntegrityError):
-        return error
-    reason = getattr(error, "orig", None) or error
-    return DatabaseFailed(f"the job database cannot be used: {reason}".strip())
+    if not ours and not isinstance(error, IntegrityError):
+        reason = getattr(error, "orig", None) or error
+        raise DatabaseFailed(f"the job database cannot be used: {reason}".strip()) from error

@@ -76,4 +76,7 @@ class Pieces:
                     given.put(frame)
             finally:
                 given.put(None)
-            writing.result()
+            try:
+                writing.result()
+            finally:
+                writing.forget()  # the error refers to this frame

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -91,6 +92,30 @@ def test_a_class_name_is_used_once():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes[node.name].append(str(path))
     assert {name: places for name, places in classes.items() if len(places) > 1} == {}
+
+
+def kept_errors(node: ast.AST, own: frozenset[str], dropped: frozenset[str] = frozenset()) -> Iterator[int]:
+    """Yield the lines of ``node`` that raise an error from a variable of ``own`` which no ``finally`` drops."""
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Name) and node.exc.id in own - dropped:
+        yield node.lineno
+    if isinstance(node, ast.Try):
+        last = [one for statement in node.finalbody for one in ast.walk(statement) if isinstance(one, ast.Name)]
+        dropped |= {one.id for one in last if isinstance(one.ctx, ast.Del | ast.Store)}
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+            yield from kept_errors(child, own, dropped)
+
+
+def test_no_function_keeps_the_error_that_it_raises():
+    """Error and frame would refer to each other, and keep graphs and matrices until Python's next collection; an error
+    caught by ``except ... as`` is dropped by Python itself.
+    """
+    found = []
+    for path, node in functions():
+        stored = [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+        own = frozenset([*parameters(node), *stored])
+        found += [f"{path}:{line}" for statement in node.body for line in kept_errors(statement, own)]
+    assert found == []
 
 
 def test_names_use_the_words_of_the_field():

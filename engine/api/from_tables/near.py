@@ -43,7 +43,7 @@ from engine.model.dtypes import work_type
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor, PhaseClock, given_monitor
-from storage.errors import DoesNotFit, InvalidRequest
+from storage.errors import DoesNotFit, InvalidRequest, raised
 from storage.pairs.near_pairs import NearPairs
 from storage.pairs.spilling import PairSpill
 from storage.threads import ThreadPool
@@ -107,9 +107,9 @@ class PreparedNear:
         cutoff, memory = kept if options.cutoff is None else options.cutoff, smaller(options.memory, matrix.memory)
         self._options = options = replace(options, cutoff=cutoff, memory=memory)
         self._profile = GraphProfile.of(graph)
-        self._refused = not_searchable(self._profile, self._options.cutoff)
-        if self._refused is not None and not matrix.exact:
-            raise self._refused
+        self._searchable = not_searchable(self._profile, self._options.cutoff) is None
+        if not matrix.exact:
+            raised(not_searchable(self._profile, self._options.cutoff))
         self._machine = survey(memory=memory, threads=options.threads)
         asked = Rectangle.of(self._options, matrix.n)
         self._rows, self._columns = asked.rows, None if asked.targets is None else np.sort(asked.targets)
@@ -124,7 +124,7 @@ class PreparedNear:
         matrix = self._matrix
         if not matrix.exact:
             return NearWay(swept=False, reason="sums of these fractions depend on their order: searched as in the file")
-        if self._refused is not None:
+        if not self._searchable:
             _ = self._shares
             return NearWay(swept=True, reason="searches cannot answer here, so rows come from the tables")
         try:
@@ -213,7 +213,7 @@ class PreparedNear:
         If searches can find the pairs, the sample is searched: computing rows needs all tables in memory, and a process
         that only plans should not read them.
         """
-        if self._refused is None:
+        if self._searchable:
             return searched_sample(self._profile, self._options, self._nearest, spill)
         rows = Rectangle.of(self._some(_PLANNED), self._matrix.n).rows
         counts, _, lengths = self._gathered(rows, Monitor(), each, spill)
@@ -315,7 +315,10 @@ class _Kept:
                 found_yet = f"already {self._entries:,} pairs were found from some"
                 error = too_many(self._entries, found_yet, rows, budget, each)
                 error.needed, error.available = error.needed + self._beside, error.available + self._beside
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # see ``raised``
             done = sum(len(counts) for counts in self._counts)
             self._spill = PairSpill(self._folder, self._kind, self._entries * rows // max(1, done))
         for index, lengths in self._found:

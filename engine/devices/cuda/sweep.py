@@ -9,7 +9,7 @@ recorded once and replayed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -185,6 +185,7 @@ class DeviceSweep:
         self._opener.shutdown()
         if self._opened.exception() is None:
             self._outgoing.release()
+        self._opened = Future()  # an error of the old future refers to frames that refer to this object
         self._stream.synchronize()
         self._launcher.release()
         self._reader.release()

@@ -39,9 +39,12 @@ class PanelCache:
             place = self._found.get(k)
         if place is None:
             return None
-        with suppress(StorageFailed):
-            return place.result()
-        return None
+        try:
+            with suppress(StorageFailed):
+                return place.result()
+            return None
+        finally:
+            del place  # an error and a frame that refer to each other would keep the panels
 
     def find(self, k: int, read: Callable[[], Array]) -> Array:
         """Return the cached panel, or load it with ``read``, once for all threads.  It raises what ``read`` raises."""
@@ -56,6 +59,7 @@ class PanelCache:
             except BaseException as error:
                 self._forget(k, mine)
                 mine.set_exception(error)
+                del mine  # as above
                 raise
         return panel
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -392,5 +392,6 @@ class DenseWorker:
             yield i, j, *self._grid.slices(i, j)
 
     def _all(self, tasks: Iterable[Future[None]]) -> None:
-        for task in list(tasks):
-            task.result()
+        waiting = deque(tasks)
+        while waiting:
+            waiting.popleft().result()  # an error and a frame that refer to each other would keep the rows

@@ -44,6 +44,7 @@ from engine.model.system import usable_processors
 from engine.planning.constants import RESIDENT_SPREAD
 from engine.planning.cost import Setting
 from engine.streaming.part_journal import digest_of
+from storage.errors import raised
 from storage.matrix.format import Array
 from storage.prepared.arrays_file import new_name, write_arrays
 from storage.prepared.journal import PreparedJournal
@@ -181,9 +182,7 @@ def _spans(asked: SpansRun, workers: Workers) -> tuple[Spans, SpansFacts, list[d
             if facts.memory <= workers.memory:
                 return spans, facts, []
     spans, facts = spans_for(asked.parts, workers, arcs, form)
-    refusal = workers_refusal(facts, workers, alone=not asked.plan.workers)
-    if refusal is not None:
-        raise refusal
+    raised(workers_refusal(facts, workers, alone=not asked.plan.workers))
     file = write_arrays(asked.kept.folder, new_name(_CUTS), [spans.cuts])
     return spans, facts, [{"step": _CUTS, **file.entry(), "of": of, "compact": asked.compact}]
 

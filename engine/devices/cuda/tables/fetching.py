@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -56,10 +56,11 @@ class AnswerFetcher:
                 arrived = self._cupy.cuda.Event(disable_timing=True)
                 arrived.record(stream)
                 pending.append(pool.submit(_copy, arrived, buffer, piece))
+            for done in range(len(pending)):
+                pending[done].result()
         finally:
-            failed = [error for error in (future.exception() for future in pending) if error is not None]
-        if failed:
-            raise failed[0]
+            wait(pending)
+            pending.clear()  # an error and a frame that refer to each other would keep the arrays
 
     def release(self) -> None:
         """Unlock the buffers and end the threads."""

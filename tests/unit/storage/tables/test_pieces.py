@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +11,7 @@ import pytest
 
 from storage.errors import Cancelled
 from storage.tables.pieces import Pieces
+from tests.cycles import keepers, no_collection
 
 
 def frames(count: int, rows: int = 10):
@@ -61,3 +63,20 @@ def test_what_ends_a_piece_is_raised_as_it_is(tmp_path: Path, at: int, error: Ba
 def test_a_file_system_that_refuses_ends_the_writing(tmp_path: Path):
     with pytest.raises(OSError, match=r"[Nn]o space"):
         Pieces(frames(2000, 1000)).write_parquet(Path("/dev/full"), said={})
+
+
+def test_a_file_system_that_refuses_keeps_no_piece(tmp_path: Path):
+    class Frames(list):
+        pass
+
+    def failing():
+        pieces = Frames(frames(20))
+        kept.append(weakref.ref(pieces))
+        given = Pieces(iter(pieces))
+        given.write_parquet(tmp_path / "none" / "t.parquet", said={})
+
+    kept = []
+    with no_collection():
+        with pytest.raises(OSError, match="No such file"):
+            failing()
+        assert kept[0]() is None, keepers(kept[0]())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import time
+import weakref
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ import pytest
 
 from engine.devices.cuda.tables import fetching
 from engine.devices.cuda.tables.fetching import AnswerFetcher
+from tests.cycles import keepers, no_collection
 
 
 class There:
@@ -78,3 +81,35 @@ def test_small_answers_lock_nothing_and_errors_are_raised(cupy, monkeypatch):
         fetcher.fetch(There(np.arange(9, dtype=np.int32)), out)
     fetcher.release()
     assert cupy.opened == [(10, 8 << 20), "unlocked"]
+
+
+@pytest.mark.parametrize("fails", [1, 3, 30])
+@pytest.mark.parametrize("call", ["synchronize", "memcpyAsync"])
+def test_what_fails_keeps_no_answer(cupy, monkeypatch, call, fails):
+    """Whether a copy to or from the buffers fails, and whether it is noticed at once or at the end."""
+    monkeypatch.setattr(fetching, "_BUFFER", 4096)
+    monkeypatch.setattr(fetching, "_SMALL", 1000)
+    fetcher, calls, place = AnswerFetcher(cupy, 3), [], Event if call == "synchronize" else cupy.cuda.runtime
+    real = getattr(place, call)
+
+    def failing(*given):
+        calls.append(call)
+        if len(calls) >= fails:
+            raise ZeroDivisionError
+        return real(*given)
+
+    def fetch():
+        out = np.zeros(2**17)
+        kept.append(weakref.ref(out))
+        fetcher.fetch(There(np.ones(2**17)), out)
+
+    monkeypatch.setattr(place, call, failing)
+    kept = []
+    with no_collection():
+        with pytest.raises(ZeroDivisionError):
+            fetch()
+        until = time.monotonic() + 20
+        while kept[0]() is not None and time.monotonic() < until:
+            time.sleep(0.001)  # a thread drops its last task a moment after its result was taken
+        assert kept[0]() is None, keepers(kept[0]())
+    fetcher.release()

@@ -148,7 +148,7 @@ def _destroys(frame: FrameType) -> bool:
     return one is not None
 
 
-def by_itself(work: Any, seconds: float = 60) -> Any:
+def by_itself(work: Any, seconds: float = 300) -> Any:
     """The value of ``work()``, which must not hang: it ends within ``seconds``."""
     values: list[Any] = []
     thread = threading.Thread(target=lambda: values.append(work()), daemon=True)

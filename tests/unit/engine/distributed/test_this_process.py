@@ -152,6 +152,7 @@ def test_the_plan_says_so_and_its_numbers_hold(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_memory_that_a_refusal_names_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = GraphProfile(grid_graph(40))
+    plan_prepared(grid_graph(40))  # what is compiled for a plan stays in the memory of this process
     short_of_memory(monkeypatch)
     with pytest.raises(DoesNotFit, match=r"which pass through files span by span, and of memory") as refused:
         plan_prepared(graph, Options(memory=32 << 20))

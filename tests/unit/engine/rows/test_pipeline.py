@@ -228,7 +228,7 @@ def test_an_interrupt_wherever_python_looks_for_one_ends_all_threads() -> None:
             rows = RowPipeline(begin, batches, sink, Monitor(), buffers, in_place=False)
             if Interruption(at, pipeline, threading).hits(lambda rows=rows: ended(rows, backend)):
                 count, missed = count + 1, 0
-            elif (missed := missed + 1) == 5:  # how many steps this thread takes depends on the other one
+            elif (missed := missed + 1) == 50:  # how many steps this thread takes depends on the other one
                 break
         backend.shutdown()
         return count

@@ -206,7 +206,7 @@ def test_bad_options_and_what_does_not_fit(live: LiveService, roads: dict):
 
 @pytest.mark.alone
 def test_answers_stay_quick_while_both_cores_solve_and_a_cancel_is_prompt(live: LiveService, roads: dict):
-    graph = live.upload(grid(110))
+    graph = live.upload(grid(150))  # many processors would be done with fewer vertices before anything is measured
     job_id = live.submit(graph["id"], algorithm="blocked-floyd-warshall")["id"]
     job = live.wait(job_id, phase="relax")
     assert job["state"] == "running", job

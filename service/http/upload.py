@@ -75,9 +75,11 @@ async def receive(request: Request, path: Path, announced: int | None) -> str:
             await writer.put(waiting)
             await writer.settle()
         finally:
-            with anyio.CancelScope(shield=True):  # wait: a thread may still write to the descriptor
-                await writer.settle()
-            os.close(handle)
+            try:
+                with anyio.CancelScope(shield=True):  # wait: a thread may still write to the descriptor
+                    await writer.settle()
+            finally:
+                os.close(handle)
     except OSError as error:
         raise StorageFailed(f"the upload cannot be kept: {error.strerror or error}") from error
     except ClientDisconnect:
@@ -108,10 +110,18 @@ class _Writer:
         self._running = asyncio.ensure_future(write)
 
     async def settle(self) -> None:
-        """Wait until all batches are written.  Raises OSError."""
-        running, self._running = self._running, None
-        if running is not None:
-            self.total += await running
+        """Wait until all batches are written, also if an earlier wait was cancelled.  Raises OSError."""
+        running = self._running
+        if running is None:
+            return
+        try:
+            # A task that is cancelled cancels the one that it waits for, but no thread.  Without the shield, the file
+            # would be closed while the thread writes, and the next file that is opened could get its bytes.
+            written = await asyncio.shield(running)
+        finally:
+            if running.done():
+                self._running = None
+        self.total += written
 
 
 def _write(handle: int, digest: hashlib._Hash, chunks: list[bytes]) -> int:

@@ -52,7 +52,7 @@ class RunnerProcess:
     ) -> None:
         self.device, self.slot = device, settings.slot(device)
         self._settings, self._ended = settings, ended
-        self._stopping = threading.Event()
+        self._stopping, self._notifying = threading.Event(), threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._watch, name=f"watch-{device}", daemon=True)
 
@@ -64,7 +64,7 @@ class RunnerProcess:
         """Notify the runner of a job; without the notification, it finds the job a little later."""
         process = self._process
         if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):  # the pipe is full of unread notifications, or closed
+            with self._notifying, contextlib.suppress(OSError, ValueError):  # it is full of notifications, or closed
                 os.write(process.stdin.fileno(), b"!")
 
     def signal(self, number: signal.Signals, name: str) -> None:
@@ -102,7 +102,10 @@ class RunnerProcess:
                 process.terminate()
             code = process.wait()
             if process.stdin is not None:
-                process.stdin.close()
+                with (
+                    self._notifying
+                ):  # a file that is opened next may get the pipe's descriptor, and must not be written
+                    process.stdin.close()
             if code != 0:
                 self._ended(self.slot, f"the runner {_ending(code)}")
             if self._stopping.is_set():

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,46 @@ def test_a_dying_runner_is_started_again_and_again_more_slowly(tmp_path: Path, f
     count = len(born)
     time.sleep(0.3)
     assert len(born) == count
+
+
+def test_a_notification_reaches_no_file_that_was_opened_when_the_runner_had_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The next file gets the descriptor of the pipe, once that is closed."""
+    asked, ended = threading.Event(), threading.Event()
+
+    class Pipe:
+        closed = False
+
+        def fileno(self) -> int:
+            asked.set()
+            ended.wait(0.3)  # the runner's watcher has time to close it
+            return -1
+
+        def close(self) -> None:
+            self.closed = True
+            ended.set()
+
+    class Ended:
+        pid, stdin = 2**30, Pipe()
+
+        def wait(self) -> int:
+            asked.wait(60)
+            return 1
+
+        def poll(self) -> int:
+            return 1
+
+    written: list[bool] = []
+    monkeypatch.setattr(supervisor_module.os, "write", lambda *_: written.append(Ended.stdin.closed))
+    monkeypatch.setattr(RunnerProcess, "_spawn", lambda _: Ended())
+    watched = RunnerProcess(Settings(data_dir=tmp_path), ended=lambda *_: watched._stopping.set())
+    watched.start()
+    while watched._process is None:
+        time.sleep(0.001)
+    watched.wake()
+    watched._thread.join(60)
+    assert (written, Ended.stdin.closed) == ([False], True)
 
 
 def test_a_runner_that_will_not_stop_is_killed(tmp_path: Path, fake_runner):

@@ -20,7 +20,7 @@ from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
 T = TypeVar("T")
@@ -308,6 +308,24 @@ def in_threads(
     """
     with ThreadPool(threads, name) as pool, pool:
         return [value for value in pool.map(function, *items) if told is None or _heard(told, value)]
+
+
+def set_from_handler(*events: Event) -> None:
+    """Set events from a signal handler, in a thread of their own.
+
+    The handler may have interrupted its thread in a method of an event, for example at the beginning or the end of
+    ``wait``, where that thread holds the lock of the event.  ``set`` takes this lock, so the handler would wait for
+    ever.
+    """
+
+    def set_all() -> None:
+        for event in events:
+            event.set()
+
+    try:
+        start_new_thread(set_all, ())
+    except RuntimeError:  # the system refuses to start a thread: most probably the lock is free
+        set_all()
 
 
 def _heard(told: Callable[[T], object], value: T) -> bool:

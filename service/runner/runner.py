@@ -40,6 +40,7 @@ from storage.errors import ApspError, Cancelled, DoesNotFit, NotFound, StorageFa
 from storage.files.locks import FileLock
 from storage.jobs.store import SUCCESSFUL, JobRecord, JobStore, RunnerRecord
 from storage.semirings import EVERY
+from storage.threads import set_from_handler
 
 log = logging.getLogger(__name__)
 
@@ -119,9 +120,11 @@ class Runner:
         return self._short.claim() if self._short else self._jobs.claim(self._name, cuda=bool(numbers(self._device)))
 
     def interrupt(self) -> None:
-        """Make the runner stop at the next tile; if its job was cancelled, raise Cancelled to stop at once."""
-        self._stopping.set()
-        self._wake.set()
+        """Make the runner stop at the next tile; if its job was cancelled, raise Cancelled to stop at once.
+
+        This is for signal handlers.
+        """
+        set_from_handler(self._stopping, self._wake)
         if self._monitor is not None and self._monitor.asked and not self._monitor.interrupted:
             self._monitor.interrupted = True
             raise Cancelled("the job was cancelled")
@@ -358,7 +361,7 @@ def main() -> None:
     logs.configure("runner", settings.log_format)
     stopping, wake = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda *_: set_from_handler(stopping))
     if WITH_PARENT in sys.argv[1:]:
         threading.Thread(target=_watch_parent, args=(stopping, wake), daemon=True).start()
     os.nice(settings.runner_nice)

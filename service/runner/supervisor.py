@@ -26,6 +26,7 @@ from service.runner.runner import DEVICE_LOST, WITH_PARENT
 from service.settings import Settings
 from storage.errors import DatabaseFailed, StorageFailed
 from storage.jobs.store import JobRecord, JobStore, RunnerRecord
+from storage.threads import set_from_handler
 
 log = logging.getLogger(__name__)
 
@@ -271,7 +272,8 @@ def supervise(settings: Settings) -> None:
     settings = with_shares(settings.model_copy(update={"data_dir": settings.data_dir.absolute()}))
     check_store(settings)
     stopping = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    ends = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda *_: set_from_handler(stopping)) for number in ends}
     jobs = JobStore(settings.database, timeout=settings.database_timeout)
     supervisor = Supervisor(settings, jobs)
     supervisor.start()

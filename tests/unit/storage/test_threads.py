@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from storage import threads as threads_module
-from storage.threads import Dropped, Promise, ThreadPool, in_threads
+from storage.threads import Dropped, Promise, ThreadPool, in_threads, set_from_handler
 from tests.cycles import no_collection
 from tests.interrupting import Interruption, by_itself
 
@@ -373,3 +374,27 @@ def test_no_call_is_forgotten_if_its_thread_was_refused_at_once(monkeypatch: pyt
         for _ in range(3):
             call = pool.submit(int)
             assert "refused to start another thread" in by_itself(lambda call=call: told(call), 10)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_event_is_set_by_a_signal_that_comes_while_its_lock_is_held(
+    monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    """As at the beginning and at the end of ``wait``: a handler that took the lock would wait for ever."""
+    event, before = threading.Event(), signal.getsignal(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, lambda *_: set_from_handler(event))
+    try:
+        if refused:
+            monkeypatch.setattr(threads_module, "start_new_thread", refuse)
+            signal.raise_signal(signal.SIGUSR1)
+        else:
+            with event._cond:  # type: ignore[attr-defined]
+                signal.raise_signal(signal.SIGUSR1)
+                assert not event.is_set()
+        assert event.wait(60)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def refuse(*_: object) -> None:
+    raise RuntimeError("can't start new thread")

@@ -25,6 +25,7 @@ from storage.files.locks import FileLock
 from storage.jobs.store import JobRecord, JobStore
 from storage.matrix.reader import open_matrix
 from storage.tables.reader import open_table
+from tests.interrupting import by_itself
 from tests.unit.service import support
 from tests.unit.service.support import Bench, small_graph
 
@@ -467,3 +468,18 @@ runner.work(runner._jobs.job({record.id!r}))
     assert sorted(path.name for path in store.parent.iterdir()) == ["log.txt", store.name]
     with open_table(store) as table:
         table.check()
+
+
+def test_a_signal_that_comes_while_the_runner_begins_or_ends_to_wait_stops_it(settings: Settings) -> None:
+    """Then its thread holds the lock of the event, and the handler may not wait for it."""
+    stopping, wake = threading.Event(), threading.Event()
+    told = Runner(settings, stopping, wake=wake)
+
+    def interrupted() -> None:
+        with wake._cond, stopping._cond:  # type: ignore[attr-defined]
+            told.interrupt()
+
+    by_itself(interrupted, 60)
+    assert stopping.wait(60)
+    assert wake.wait(60)
+    told._jobs.close()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.commands import APSP
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 #: One thread each: there are more workers than processors.
@@ -20,12 +20,6 @@ ENVIRONMENT = {
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "15s",
     "DASK_LOGGING__DISTRIBUTED": "error",
 }
-
-
-def free_port() -> int:
-    with socket.socket() as some:
-        some.bind(("127.0.0.1", 0))
-        return int(some.getsockname()[1])
 
 
 class Processes:

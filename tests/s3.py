@@ -18,6 +18,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.ports import free_ports
+
 _START = 60.0
 BUCKET = "apsp-test"
 
@@ -48,7 +50,7 @@ def open_s3() -> S3Server:
     """Start the server and make the bucket."""
     if weed := os.environ.get("APSP_WEED"):
         return _open_seaweedfs(weed)
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     words = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     server = S3Server(port, _started(words))
     _wait(server)
@@ -78,7 +80,7 @@ def _open_seaweedfs(weed: str) -> S3Server:
     identities = {"identities": [{"name": "test", "credentials": keys, "actions": actions}]}
     (folder / "s3.json").write_text(json.dumps(identities))
     names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
-    port, *ports = _free_ports(2 + len(names))
+    port, *ports = free_ports(2 + len(names))
     words = [
         weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-volume.max=200", "-master.volumeSizeLimitMB=64", "-s3",
         f"-s3.port={port}", f"-s3.port.grpc={ports.pop()}", "-s3.port.iceberg=0", "-s3.port.lance=0",
@@ -118,13 +120,3 @@ def _wait(server: S3Server) -> None:
             time.sleep(0.05)
         else:
             return
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

@@ -31,7 +31,6 @@ import selectors
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -45,6 +44,7 @@ from typing import Any
 import psutil
 
 from tests.commands import APSP
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300
@@ -185,8 +185,8 @@ class Reader:
         (folder / "root").mkdir()
         self.folder = folder / "root"
         (self.folder / "examples").symlink_to(ROOT / "examples")
-        self._address = f"127.0.0.1:{_free_port()}"
-        self._routing = _free_port()  # on the pages `apsp serve-routes` listens on 5000, as OSRM does
+        self._address = f"127.0.0.1:{free_port()}"
+        self._routing = free_port()  # on the pages `apsp serve-routes` listens on 5000, as OSRM does
         self._shell = Shell(self.folder, self._environment(folder))
         self._names: dict[str, Any] = {"__name__": "__main__"}
         #: What the block before has printed; None if it was not run, because its program is missing.
@@ -346,8 +346,3 @@ def _line(text: str) -> str:
             last = number.end()
         parts.append(re.escape(part[last:]))
     return re.sub(r"(?:\\ )+", r" +", "".join(parts))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

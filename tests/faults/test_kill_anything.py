@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import socket
 import sqlite3
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from storage.matrix.reader import open_matrix
 from tests.faults.killable import Killable
+from tests.ports import free_port
 from tests.stores import verify_matrix
 
 ROUNDS = int(os.environ.get("APSP_KILL_ROUNDS", "25"))
@@ -100,9 +100,7 @@ def test_every_promise_survives_sigkill(tmp_path: Path):
     seed = int(os.environ.get("APSP_KILL_SEED", time.time_ns() % 10**6))
     print(f"APSP_KILL_SEED={seed}")
     chance = random.Random(seed)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # lost attempts are what this is about: they may be many more than the three of a poison job
     service = Killable(tmp_path / "data", port, APSP_MAX_ATTEMPTS="1000")
     service.start()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.service_process import ROOT
+from tests.ports import free_ports
 
 #: set where nginx must be there, as in CI
 REQUIRED = "APSP_REQUIRE_NGINX"
@@ -52,13 +53,6 @@ def need_nginx() -> None:
         pytest.skip(message)
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _spelling_of_http2() -> dict[str, str]:
     """How the directive http2 is written for an nginx before 1.25.1, which knows only the word of listen."""
     said = subprocess.run([str(program()), "-v"], capture_output=True, text=True, check=True).stderr
@@ -76,7 +70,7 @@ class Nginx:
     def __init__(self, folder: Path, service: str, data: Path) -> None:
         self.folder = folder
         folder.mkdir()
-        ports = {name: free_port() for name in ("plain", "tls", "redirect")}
+        ports = dict(zip(("plain", "tls", "redirect"), free_ports(3), strict=True))
         self.plain = f"http://127.0.0.1:{ports['plain']}"
         self.tls, self.redirect = f"https://127.0.0.1:{ports['tls']}", f"http://127.0.0.1:{ports['redirect']}"
         user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""

@@ -32,8 +32,9 @@ from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
 from tests.commands import APSP
-from tests.dask_processes import Processes, free_port, kill
+from tests.dask_processes import Processes, kill
 from tests.integration.service_process import LiveService
+from tests.ports import free_port
 
 pytest.importorskip("distributed")
 #: Dask's own threads and sockets outlive a client that has lost its scheduler.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import urllib.request
 from pathlib import Path
 
@@ -13,13 +12,9 @@ import pytest
 from storage.jobs.keys import KeyStore
 from storage.jobs.store import JobStore
 from tests.integration.service_process import LiveService
+from tests.ports import free_port
 
 pytestmark = pytest.mark.beside
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 @pytest.mark.slow

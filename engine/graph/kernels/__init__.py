@@ -25,6 +25,7 @@ Python takes less time for some work than compiling would, :func:`call` runs the
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import inspect
 import io
@@ -170,7 +171,12 @@ class CompiledKernel:
         if WAITING.refuse:
             raise NotCompiledError(f"{name} is not compiled")
         with compilation(name), signals_postponed(), rare_collections():
-            return self._compile(signature)
+            try:
+                return self._compile(signature)
+            finally:
+                # Errors in numba and their frames refer to each other, and the frames to those of all callers, whose
+                # graphs and matrices would stay in memory until Python's next collection.  All of it is young.
+                gc.collect(1)
 
     def call_template(self, inputs: Any, named: dict[str, Any]) -> Any:
         """Return numba's description of the form that another kernel calls, after compiling it.

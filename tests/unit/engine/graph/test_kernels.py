@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,7 @@ from engine.execution import kernel_list
 from engine.graph import _elimination, _walks, kernels, transpose
 from engine.model import progress
 from storage.graph.graph import build_graph
+from tests.cycles import keepers, no_collection
 
 KERNEL = """
 import contextlib, sys
@@ -353,6 +355,36 @@ def test_the_time_of_work_stands_still_while_a_kernel_is_compiled() -> None:
     before = progress.working_time()
     time.sleep(0.02)
     assert progress.working_time() - before >= 0.02
+
+
+def test_a_compilation_keeps_nothing_of_those_who_wait_for_it() -> None:
+    """Errors that numba catches and keeps refer to frames, which refer to those of all callers."""
+    salt, gone = time.time_ns(), list[weakref.ref[set[int]]]()  # never compiled before
+
+    @kernels.njit(nogil=True)
+    def double(a):
+        return 2 * a + (salt - salt)
+
+    own = double._cache
+    real = own._compile
+
+    def keeping(signature: object) -> object:
+        try:
+            raise TypeError
+        except TypeError as error:
+            kept = error  # refers to this frame
+        assert kept.__traceback__ is not None
+        return real(signature)
+
+    def ask() -> None:
+        graph = {1, 2}
+        gone.append(weakref.ref(graph))
+        assert double(np.int16(21)) == 42
+
+    own._compile = keeping
+    with no_collection():
+        ask()
+        assert gone[0]() is None, keepers(gone[0]())
 
 
 def _walks_of(seed: int) -> dict[str, list[object]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import anyio.to_thread
 from fastapi import Depends, Request
 
-from service.api.fault import NoResult, Refused, ResultNotReady
+from service.api.fault import NoResult, Refused, ResultNotReady, ResultReplaced
 from service.auth.callers import Caller, Known
 from service.http.limits import ConcurrencyLimit
 from service.jobs.answering import Answering
@@ -339,8 +339,11 @@ async def _opened_any(job_id: str, service: Shared, caller: Known) -> AsyncItera
             return
         async with service.answering.permit(caller.owner):
             yield found.asked_by(caller.owner)
-    except (NotFound, StorageFailed, Refused):  # perhaps the result was removed while its files were read
+    except (NotFound, StorageFailed, Refused) as error:  # perhaps the result was removed or replaced while it was read
         require_result(await anyio.to_thread.run_sync(service.job, job_id, caller))
+        if not found.matrix.current():
+            service.results.forget(job_id)
+            raise ResultReplaced(f"the result of job {job_id} was replaced while it was read; ask again") from error
         raise
 
 

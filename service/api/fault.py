@@ -111,6 +111,12 @@ class NoResult(Conflict):
         return {"state": self.state}
 
 
+class ResultReplaced(ApspError):
+    """Another result was put into the place of the asked one while it was read; asking again soon makes sense."""
+
+    kind = "result-replaced"
+
+
 class Draining(ApspError):
     """The service is about to stop and takes no new work."""
 

@@ -32,6 +32,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "idempotency-key-reused": (422, "The idempotency key was used for something else"),
     "draining": (503, "The service is shutting down"),
     "database-unavailable": (503, "The job database cannot be used now"),
+    "result-replaced": (503, "The result was replaced while it was read"),
     "method-not-allowed": (405, "Method not allowed"),
     "not-acceptable": (406, "No acceptable representation"),
     "conflict": (409, "The request clashes with the present state"),
@@ -56,7 +57,8 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "internal": (500, "Unexpected error"),
 }
 #: code -> seconds after which asking again makes sense
-RETRY_AFTER: Final = {"too-many-jobs": 1, "too-many-at-once": 1, "draining": 5, "database-unavailable": 2}
+RETRY_AFTER: Final = {"too-many-jobs": 1, "too-many-at-once": 1, "draining": 5, "database-unavailable": 2,
+                      "result-replaced": 1}  # fmt: skip
 _BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
                      413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
 

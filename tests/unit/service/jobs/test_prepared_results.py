@@ -7,13 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from engine.api.from_tables import held
+from engine.api.from_tables.reweighting import reweight
 from engine.api.solve import solve_to_store
 from engine.model.problem import Options
 from service.http import etags
@@ -256,6 +259,35 @@ def test_a_result_that_is_gone_is_not_answered_from_memory(
     body = problem(client.get(f"/v1/jobs/{job}/distance?{U}"), 409, "result-not-ready")
     assert "solved again" in body["detail"]
     assert client.get(f"/v1/jobs/{job}").json()["state"] == "accepted"
+
+
+class ReplacingPool(InlinePool):
+    """Puts other weights into the folder of a result, as ``apsp reweight`` does, just before the next question."""
+
+    folder: Path | None = None
+
+    def wait(self, task: Callable[..., Any], *given: Any, owner: str | None = None) -> Any:
+        if self.folder is not None:
+            reweight(self.folder, ([10, 20, 30, 40], [20, 30, 10, 10], [5, 6, 7, 8]))
+            self.folder = None
+        return super().wait(task, *given, owner=owner)
+
+
+@pytest.mark.parametrize(
+    "path", ["rows?sources=10", "columns?targets=30", f"path?{U}", "nearest?source=10", "zarr/distances/c/0/0"]
+)
+def test_a_result_that_is_replaced_while_it_is_asked_is_asked_again(
+    client: TestClient, bench: Bench, settings: Settings, path: str
+):
+    pool = client.app.state.service.answering.pool = ReplacingPool()
+    job, _ = bench.prepared(small_graph(), "int32")
+    before = client.get(f"/v1/jobs/{job}/distance?{U}").json()["distance"]
+    pool.folder = settings.store(job)
+    answer = client.get(f"/v1/jobs/{job}/{path}")
+    problem(answer, 503, "result-replaced")
+    assert answer.headers["retry-after"] == "1"
+    assert client.get(f"/v1/jobs/{job}/{path}").status_code == 200
+    assert client.get(f"/v1/jobs/{job}/distance?{U}").json()["distance"] != before
 
 
 _ASK = """

@@ -134,7 +134,7 @@ def _check_sums(kind: str, args: ExportArgs, there: Iterable[str]) -> None:
         "--within": args.within, "--nearest": args.nearest, "--itself": args.itself, "--wide": args.wide,
         "--features": args.features, "--also": args.also,
     }  # fmt: skip
-    told = [name for name, value in given.items() if value not in (None, False)]
+    told = [name for name, value in given.items() if value is not None and value is not False]
     if kind == OMX and told:
         message = f"{told[0]}: an OMX file holds whole matrices, and all of them; leave it out"
         raise InvalidRequest(message, field=told[0])

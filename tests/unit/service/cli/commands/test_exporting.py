@@ -96,6 +96,7 @@ def test_questions_about_what_is_near(stores, store, words, lines, capsys):
     [
         (["export", "solved", "-o", "x.omx", "--wide"], "holds whole matrices"),
         (["export", "solved", "-o", "x.omx", "--within", "2"], "holds whole matrices"),
+        (["export", "solved", "-o", "x.omx", "--within", "0"], "holds whole matrices"),
         (["export", "solved", "-o", "x.npy", "--also", "toll"], "the store has no 'toll'; it has none"),
         (["export", "solved", "-o", "x.xlsx"], ".parquet"),
         (["export", "solved", "-o", "nowhere/x.csv"], "nowhere does not exist"),

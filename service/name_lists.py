@@ -17,9 +17,9 @@ _BREAK: Final = re.compile(r"[\r\n]")
 
 def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[str]:
     """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
-    comma or begins or ends with a blank.
+    comma, begins or ends with a blank, or is empty.
 
-    Other blanks around names, and empty names, are dropped.  Raises InvalidRequest, naming ``field``, if no name of a
+    Other blanks around names, and empty names without quotes, are dropped.  Raises InvalidRequest, naming ``field``, if no name of a
     ``kind`` is left or the quotes of a text do not match.
     """
     names = list[str]()
@@ -30,8 +30,12 @@ def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[
             raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
         # The module csv only checks that quotes match.  It does not tell which names were quoted, and _NAME does: the
         # blanks of quoted names must stay.
-        found = (quoted.replace('""', '"') or plain.strip() for quoted, plain in _NAME.findall(text))
-        names += filter(None, found)
+        for found in _NAME.finditer(text):
+            quoted, plain = found.groups()
+            if quoted is not None:
+                names.append(quoted.replace('""', '"'))
+            elif plain.strip():
+                names.append(plain.strip())
     if not names:
         raise InvalidRequest(f"{field} names no {kind}", field=field)
     return names
@@ -40,4 +44,5 @@ def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[
 def quote_name(name: object) -> str:
     """Return a name for a list that :func:`split_names` reads: in double quotes if it needs them, else unchanged."""
     text = str(name)
-    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') or text != text.strip() else text
+    plain = text and text == text.strip() and not set(text) & set(',"\r\n')
+    return text if plain else '"' + text.replace('"', '""') + '"'

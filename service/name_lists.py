@@ -19,8 +19,8 @@ def split_names(texts: Iterable[str], field: str, kind: str = "vertex") -> list[
     """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
     comma, begins or ends with a blank, or is empty.
 
-    Other blanks around names, and empty names without quotes, are dropped.  Raises InvalidRequest, naming ``field``, if no name of a
-    ``kind`` is left or the quotes of a text do not match.
+    Other blanks around names, and empty names without quotes, are dropped.  Raises InvalidRequest, naming ``field``, if
+    no name of a ``kind`` is left or the quotes of a text do not match.
     """
     names = list[str]()
     for text in texts:

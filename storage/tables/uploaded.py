@@ -277,15 +277,20 @@ def _check_shape(frame: pl.DataFrame, most_rows: int, most_columns: int, ends: i
 
 
 def _vertices(key: pl.Series, path: Path, *, once: bool) -> pl.Series:
-    """Return the names of vertices as texts; with ``once``, no name may occur twice."""
+    """Return the names of vertices as texts, with the blanks around them; with ``once``, no name may occur twice."""
     import polars as pl
 
     if not (key.dtype.is_integer() or key.dtype == pl.String()):
         raise InvalidRequest(f"column {key.name!r} names vertices; found {key.dtype}", field="table")
-    vertices = key.cast(pl.String()).str.strip_chars()
-    wrong = vertices.is_null() | (vertices == "") | (vertices.is_duplicated() & once)
+    # blanks stay: only the graph of a job tells whether a name has them (``vertices_of``)
+    vertices = key.cast(pl.String())
+    wrong = vertices.is_null() | (vertices.str.strip_chars() == "") | (vertices.is_duplicated() & once)
     if wrong.any():
         row = int(wrong.arg_true()[0])
-        said = "no vertex is named" if not vertices[row] else f"vertex {vertices[row]} is named more than once"
+        said = (
+            "no vertex is named"
+            if not (vertices[row] or "").strip()
+            else f"vertex {vertices[row]} is named more than once"
+        )
         raise InvalidRequest(f"{place_of(path, row)}: {said}; each vertex may have one row", field="table")
     return vertices

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from storage.errors import InvalidRequest, LimitExceeded, NotFound
+from storage.graph.demand_table import read_demands
+from storage.graph.vertex_table import read_table
 from storage.tables.uploaded import UploadedTables, normal_table
 
 GOOD = "place,jobs,doctors\nstation,1200,2\n market ,300,1.5\n"
@@ -22,7 +25,9 @@ def normal(tmp_path: Path, content: str | bytes, rows: int = 100, columns: int =
 
 def test_csv_and_parquet_become_the_same(tmp_path: Path):
     made = pl.read_parquet(normal(tmp_path, GOOD))
-    assert made.rows() == [("station", 1200.0, 2.0), ("market", 300.0, 1.5)]
+    assert made.rows() == [("station", 1200.0, 2.0), (" market ", 300.0, 1.5)], (
+        "whether blanks belong to a name, the graph of a job decides"
+    )
     made.write_parquet(tmp_path / "again")
     assert pl.read_parquet(normal(tmp_path, (tmp_path / "again").read_bytes())).equals(made)
     assert pl.read_parquet(normal(tmp_path, "v,n\n7,1\n12,2\n"))["v"].to_list() == ["7", "12"]
@@ -52,6 +57,27 @@ def test_what_is_no_table_is_refused_with_its_line(tmp_path: Path, content: str 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [([" x", "x", "y"], [5, 0, 7]), ([" x", "q", "y"], [5, 0, 7]), (["q", "x", "y"], [0, 5, 7])],
+    ids=["both", "with the blank", "without it"],
+)
+def test_blanks_around_a_name_count_where_a_vertex_has_them(tmp_path: Path, labels: list[str], wanted: list[float]):
+    made = normal(tmp_path, 'place,jobs\n" x",5\ny ,7\n')
+    assert read_table(made, np.array(labels))["jobs"].tolist() == wanted
+    made = demands(tmp_path, 'from,to,cars\n" x",y,5\n" x","y ",2\n')
+    read = read_demands(made, np.array(labels))
+    assert read.origins.tolist() == [wanted.index(5)] * len(read.origins)
+    assert read.destinations.tolist() == [2] * len(read.destinations)
+
+
+def test_names_that_differ_in_blanks_only_are_two_vertices(tmp_path: Path):
+    made = normal(tmp_path, 'place,jobs\n" x",5\n"x",7\n')
+    assert read_table(made, np.array([" x", "x"]))["jobs"].tolist() == [5, 7]
+    with pytest.raises(InvalidRequest, match="was named before"):
+        read_table(made, np.array(["x", "y"]))
+
+
 def demands(tmp_path: Path, content: str, rows: int = 100, columns: int = 3) -> Path:
     path = tmp_path / "upload-1"
     path.write_text(content)
@@ -60,7 +86,7 @@ def demands(tmp_path: Path, content: str, rows: int = 100, columns: int = 3) -> 
 
 def test_demands_name_two_vertices_in_a_row_and_the_same_ones_again(tmp_path: Path):
     made = pl.read_parquet(demands(tmp_path, "from,to,cars\na, b ,1\na,b,2.5\n7,a,0\n"))
-    assert made.rows() == [("a", "b", 1.0), ("a", "b", 2.5), ("7", "a", 0.0)]
+    assert made.rows() == [("a", " b ", 1.0), ("a", "b", 2.5), ("7", "a", 0.0)]
     made.write_parquet(tmp_path / "again")
     record, _ = UploadedTables(tmp_path).add(tmp_path / "again", None, 1.0, 2)
     assert (record.holds, record.key, record.columns) == ("demands", "from", ["cars"])

@@ -14,8 +14,9 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Options
 from engine.planning.refusal import about_seconds
+from engine.rows.hops.hop_sums import hop_bytes
 from engine.rows.lane_sums import lane_bytes
-from engine.rows.sums import adds_whole, exactness, sum_types, sums_side_by_side
+from engine.rows.sums import adds_whole, counts_hops, exactness, sum_types, sums_side_by_side
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.grid import TILE_ROWS, layout
@@ -24,6 +25,9 @@ from storage.matrix.grid import TILE_ROWS, layout
 #: graph and each row; SUM_SECONDS: for each entry that is summed.
 TREE_SECONDS: Final = 3e-9
 SUM_SECONDS: Final = 4e-9
+#: The same where every arc counts 1 (decision 262).
+HOP_SECONDS: Final = 1e-10
+HOP_SUM_SECONDS: Final = 2e-9
 #: Seconds of one thread if rows are walked over one by one (decision 145).  WALK_SECONDS: for each vertex and arc of
 #: the graph and each row; ENTRY_SECONDS: for each entry that is summed.
 WALK_SECONDS: Final = 1.5e-8
@@ -63,7 +67,11 @@ def sum_memory(graph: Graph, options: Options, threads: int) -> int:
         # bytes per arc: a copy of the arcs sorted by head with their quantities, and the order of the arcs while
         # sorting
         arcs += graph.arcs * (sizes + 24)
-        tree += lane_bytes(graph.n, graph.arcs, graph.terminals, wholes, len(types) - wholes)
+        fractions = len(types) - wholes
+        if counts_hops(graph):
+            tree += hop_bytes(graph.n, graph.terminals, wholes, fractions)
+        else:
+            tree += lane_bytes(graph.n, graph.arcs, graph.terminals, wholes, fractions)
     return arcs + 16 * graph.n + threads * (tree + band)
 
 
@@ -163,7 +171,9 @@ def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
     """
     shape = _shape(graph, options)
     rows, columns = shape
-    tree, entry = (TREE_SECONDS, SUM_SECONDS) if sums_side_by_side(graph) else (WALK_SECONDS, ENTRY_SECONDS)
+    tree, entry = WALK_SECONDS, ENTRY_SECONDS
+    if sums_side_by_side(graph):
+        tree, entry = (HOP_SECONDS, HOP_SUM_SECONDS) if counts_hops(graph) else (TREE_SECONDS, SUM_SECONDS)
     work = rows * ((graph.n + graph.arcs) * tree + len(options.also) * columns * entry)
     phase = Phase("sum", work / plan.threads, bytes=sum_bytes(graph, options, plan.dtype))
     more = f"; then {', '.join(options.also)} along the paths, {about_seconds(phase.seconds)}"

@@ -83,19 +83,6 @@ def _sort(lines, order, starts, near):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _weight(weights, e):  # type: ignore[no-untyped-def]
-    """Return the weight of an arc, 1 if there are no weights."""
-    return np.int32(1) if weights is None else weights[e]
-
-
-@njit(nogil=True, cache=True)
-def _copy_weight(weights, e, out, at):  # type: ignore[no-untyped-def]
-    """Copy the weight of an arc, if there are weights."""
-    if weights is not None:
-        out[at] = weights[e]
-
-
-@njit(nogil=True, cache=True)
 def _move(order, place, graph, moved):  # type: ignore[no-untyped-def]
     """Copy the in-arcs of all vertices, and the quantities of these arcs, in the order of the vertices."""
     (into, tails, weights), (wholes, fractions) = graph
@@ -106,7 +93,7 @@ def _move(order, place, graph, moved):  # type: ignore[no-untyped-def]
         place[v], begins[i] = i, at
         for e in range(into[v], into[v + 1]):
             others[at] = tails[e]
-            _copy_weight(weights, e, lengths, at)
+            lengths[at] = weights[e]
             for k in range(wholes.shape[1]):
                 own[at, k] = wholes[e, k]
             for k in range(fractions.shape[1]):
@@ -116,30 +103,25 @@ def _move(order, place, graph, moved):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _begin(block, weights, space):  # type: ignore[no-untyped-def]
+def _begin(block, space):  # type: ignore[no-untyped-def]
     """Fill ``lines`` with the distances of 16 rows.  Return the lane of a source that is not at distance 0; -1 if there
     is none.
     """
     rows, which, sources, _ = block
-    lines, sums, summed = space
+    lines, sums = space
     n = rows.shape[1]
-    summed[:] = 0
     for first in range(0, n - LANES + 1, LANES):
-        take_square(rows, which, first, lines, weights)
+        take_square(rows, which, first, lines)
     for v in range(n - n % LANES, n):
         for j in range(LANES):
-            lines[v, 0, j] = rows[which[j], v]
-            if weights is not None:
-                lines[v, 1, j] = -1
+            lines[v, 0, j], lines[v, 1, j] = rows[which[j], v], -1
     for j in range(LANES):
         s = sources[j]
         if lines[s, 0, j] != 0:
             return j
         lines[s, 1:, j], sums[s, :, j] = 0, 0
-        summed[s] |= np.uint16(1 << j)
         if n + s < len(lines):  # paths from a terminal begin at row n + s
             lines[n + s, :, j], sums[n + s, :, j] = 0, 0
-            summed[n + s] |= np.uint16(1 << j)
     return -1
 
 
@@ -152,7 +134,7 @@ def _best(x, lane, graph, place, lines):  # type: ignore[no-untyped-def]
     into, tails, weights = graph[0]
     best, found = np.int32(FAR), np.int64(-1)
     for e in range(into[place[x]], into[place[x] + 1]):
-        u, weight = tails[e], _weight(weights, e)
+        u, weight = tails[e], weights[e]
         if lines[u, 0, lane] + weight == lines[x, 0, lane] and 0 <= lines[u, 1, lane] < best:
             best, found = lines[u, 1, lane], np.int64(e)
     return found
@@ -167,12 +149,12 @@ def _join(v, lane, graph, place, space, clusters):  # type: ignore[no-untyped-de
     """
     (into, tails, weights), (wholes, fractions) = graph
     which, begins, members = clusters
-    lines, sums, _ = space
+    lines, sums = space
     here = lines[v, 0, lane]
     some = members[begins[which[v]] : begins[which[v] + 1]]
     for x in some:
         for e in range(into[place[x]], into[place[x] + 1]):
-            u, weight = tails[e], _weight(weights, e)
+            u, weight = tails[e], weights[e]
             tight = weight > 0 and lines[x, 0, lane] == here and lines[u, 0, lane] + weight == here
             if tight and lines[u, 1, lane] < 0:
                 return np.int64(u)
@@ -238,7 +220,7 @@ def _visit(orders, limited, graph, place, space, clusters):  # type: ignore[no-u
             wrong = find_arcs(arcs, tails, weights, space, limited, taken)
             if wrong:
                 return _first(wrong), v
-            waiting = add_arcs(arcs, tails, weights, quantities, space, taken)
+            waiting = add_arcs(arcs, tails, quantities, space, taken)
             if waiting == 0 and not done[v]:
                 done[v], finished[count] = 1, v
                 count += 1
@@ -256,19 +238,16 @@ def _visit(orders, limited, graph, place, space, clusters):  # type: ignore[no-u
 
 
 @njit(nogil=True, cache=True)
-def _give(space, skipped, wanted):  # type: ignore[no-untyped-def]
-    """Write the sums of each quantity for 16 sources, from the lines of ``space`` to ``out`` and ``others``.
-
-    ``skipped`` is the number of lines before those of the quantities.
-    """
-    lines, sums, _ = space
+def _give(space, wanted):  # type: ignore[no-untyped-def]
+    """Write the sums of each quantity for 16 sources, from the lines of ``space`` to ``out`` and ``others``."""
+    lines, sums = space
     places, columns, none, nothing, out, others = wanted
     count = len(columns)
     for start in range(0, count if count >= LANES else 0, WIDE):
         for k in range(out.shape[1]):
             for first in range(start, min(start + WIDE, count), LANES):
                 part = columns, np.int64(min(first, count - LANES))
-                give_square(lines, (lines, np.int64(skipped + k)), part, none, places, (out, np.int64(k)))
+                give_square(lines, (lines, np.int64(SKIPPED + k)), part, none, places, (out, np.int64(k)))
         for k in range(others.shape[1]):
             for first in range(start, min(start + WIDE, count), LANES):
                 part = columns, np.int64(min(first, count - LANES))
@@ -279,7 +258,7 @@ def _give(space, skipped, wanted):  # type: ignore[no-untyped-def]
             v = columns[i]
             far = lines[v, 0, j] == FAR
             for k in range(out.shape[1]):
-                out[row, k, i] = none if far else lines[v, skipped + k, j]
+                out[row, k, i] = none if far else lines[v, SKIPPED + k, j]
             for k in range(others.shape[1]):
                 others[row, k, i] = nothing if far else sums[v, k, j]
 
@@ -295,13 +274,13 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
         anew: 0 to visit the vertices in the order of the previous call, which has to be for the same arrays; 1 to sort
             the vertices first; 2 to sort them and to move the arcs.
         graph: arcs and quantities, the arcs into each vertex by ascending tails: where they begin, int64, shape
-            (n + 1,), tails, int32, and weights, int32, None if all are 1; the quantities, int32, shape (arcs, k), and
-            float64, shape (arcs, l).  The tail of an arc out of terminal t, of which there are T, is n + t.
+            (n + 1,), tails, int32, and weights, int32; the quantities, int32, shape (arcs, k), and float64, shape
+            (arcs, l).  The tail of an arc out of terminal t, of which there are T, is n + t.
         clusters: the cluster of each vertex or -1, int32, shape (n,), empty if no arc has length zero; where the
             members of each cluster begin, int64; and the members, int32.
         space: five entries.  Lines and sums, aligned to 64 bytes: int32, shape (n + T, 2 + k, 16), and float64, shape
-            (n + T, l, 16); with a bit for each lane in which a vertex is summed, uint16, shape (n + T,).  The lines
-            from n on belong to terminals; their distances are ``FAR`` and their hops -1, before and after the call.
+            (n + T, l, 16).  The lines from n on belong to terminals; their distances are ``FAR`` and their hops -1,
+            before and after the call.
             Four arrays for orders: order, finished, int32, done, uint8, shape (n,), and stack, int32, shape (n + 1, 2).
             Where the classes of :func:`_sort` start, int64.  The place of each vertex among the moved arcs, int32,
             shape (n,).  Arrays for the arcs and quantities of ``graph`` in moved order, or ``graph`` itself if arcs are
@@ -315,7 +294,7 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
     """
     lanes, orders, starts, place, moved = space
     n, sources = block[0].shape[1], block[2]
-    lane, v = _begin(block, graph[0][2], lanes), np.int64(-1)
+    lane, v = _begin(block, lanes), np.int64(-1)
     if lane >= 0:
         v = sources[lane]
     else:
@@ -326,7 +305,7 @@ def sum_lanes(block, anew, graph, clusters, space, wanted):  # type: ignore[no-u
         lane, v = _visit(orders, block[3], moved, place, lanes, clusters)
     if lane < 0:
         orders[0][:] = orders[1]
-        _give(lanes, SKIPPED if graph[0][2] is not None else SKIPPED - 1, wanted)
+        _give(lanes, wanted)
     for s in sources:
         if n + s < len(lanes[0]):
             lanes[0][n + s, 0], lanes[0][n + s, 1] = FAR, -1

@@ -8,6 +8,7 @@ vectors where registers are narrower.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from llvmlite import ir
@@ -18,8 +19,7 @@ from numba.extending import intrinsic
 LANES: Final = 16
 #: The distance of a vertex without a path; the sum of FAR and a weight fits in int32.
 FAR: Final = 2**30 - 1
-#: Number of lines of a vertex before the lines of its quantities: distances and hops.  Where all arcs weigh 1, there is
-#: no line of hops.
+#: Number of lines of a vertex before the lines of its quantities: distances and hops.
 SKIPPED: Final = 2
 
 _LARGEST: Final = 2**31 - 1
@@ -30,7 +30,7 @@ _ROW: Final = ir.VectorType(_I32, LANES)
 _MASK: Final = ir.VectorType(ir.IntType(1), LANES)
 
 
-class _Step:
+class Step:
     """What one intrinsic works with: its arguments, and short forms of the instructions that it needs."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
@@ -38,14 +38,17 @@ class _Step:
 
     def array(self, *where: int) -> Any:
         """Return an argument, or an entry of an argument that is a tuple, as an array with ``data`` and ``shape``."""
-        kind, value = self._types[where[0]], self._given[where[0]]
+        value = self._given[where[0]]
         for k in where[1:]:
-            kind, value = kind.types[k], self.build.extract_value(value, k)
-        return self._context.make_array(kind)(self._context, self.build, value)
+            value = self.build.extract_value(value, k)
+        return self._context.make_array(self.kind(*where))(self._context, self.build, value)
 
-    def kind(self, where: int) -> Any:
-        """Return numba's type of an argument."""
-        return self._types[where]
+    def kind(self, *where: int) -> Any:
+        """Return numba's type of an argument, or of an entry of an argument that is a tuple."""
+        kind = self._types[where[0]]
+        for k in where[1:]:
+            kind = kind.types[k]
+        return kind
 
     def extent(self, array: Any, axis: int) -> Any:
         """Return the size of an array along an axis."""
@@ -83,11 +86,44 @@ class _Step:
 
     def bits(self, mask: Any) -> Any:
         """Return a mask as a word with a bit for each lane."""
-        return self.build.zext(self.build.bitcast(mask, _I16), _I64)
+        count = mask.type.count
+        bits = self.build.bitcast(mask, ir.IntType(count))
+        return bits if count == _I64.width else self.build.zext(bits, _I64)
 
     def blocks(self, *names: str) -> list[Any]:
         """Append basic blocks to the function, and return them."""
         return [self.build.append_basic_block(name) for name in names]
+
+    def joined(self, *ways: tuple[Any, Sequence[Any]]) -> list[Any]:
+        """Return values that depend on the block from which this one is entered; ``ways`` are blocks and values."""
+        found = [self.build.phi(value.type) for value in ways[0][1]]
+        for block, values in ways:
+            for phi, value in zip(found, values, strict=True):
+                phi.add_incoming(value, block)
+        return found
+
+    def repeat(self, starts: Sequence[Any], lasts: Callable[..., Any], body: Callable[..., Sequence[Any]]) -> list[Any]:
+        """Repeat the instructions of ``body`` while a condition holds.
+
+        Args:
+            starts: values before the first round.
+            lasts: makes the condition of a round from the values before it.
+            body: makes the values after a round from those before it.
+
+        Returns:
+            The values after the last round.
+        """
+        entry, (loop, done) = self.build.block, self.blocks("loop", "done")
+        self.build.cbranch(lasts(*starts), loop, done)
+        self.build.position_at_end(loop)
+        before = self.joined((entry, starts))
+        after = body(*before)
+        for phi, value in zip(before, after, strict=True):
+            phi.add_incoming(value, self.build.block)
+        end = self.build.block
+        self.build.cbranch(lasts(*after), loop, done)
+        self.build.position_at_end(done)
+        return self.joined((entry, starts), (end, after))
 
 
 def word(value: int) -> Any:
@@ -100,7 +136,7 @@ def constant(value: int) -> Any:
     return ir.Constant(_ROW, [value] * LANES)
 
 
-def _compared(step: _Step) -> tuple[Any, Any, Any, Any]:
+def _compared(step: Step) -> tuple[Any, Any, Any, Any]:
     """Compare the arcs into a vertex.  Return its distances, the arc that each lane takes, a mask of the lanes in which
     an arc gives less than the distance, and the least distance of a tail.
 
@@ -111,80 +147,35 @@ def _compared(step: _Step) -> tuple[Any, Any, Any, Any]:
     tails, lines = step.array(1), step.array(3, 0)
     width, rows = step.extent(lines, 1), step.rows(lines)
     here = step.load(rows, build.mul(v, width))
-    entry, (loop, done) = build.block, step.blocks("arc", "compared")
-    build.cbranch(build.icmp_signed("<", first, last), loop, done)
-    build.position_at_end(loop)
-    starts = word(0), constant(_LARGEST), constant(-1), constant(_LARGEST), constant(_LARGEST)
-    phis = [build.phi(start.type) for start in starts]
-    e, best, taken, least, nearest = phis
-    tail = build.mul(build.zext(step.entry(tails, e), _I64), width)
-    distance = step.load(rows, tail)
-    through = build.add(distance, step.spread(step.entry(step.array(2), e)))
-    tight = build.icmp_signed("==", through, here)
-    hops = step.load(rows, tail, 1)
-    better = build.and_(tight, build.icmp_signed("<", hops, best))
-    number = step.spread(build.trunc(build.sub(e, first), _I32))
-    lesser = [
-        build.select(build.icmp_signed("<", value, so_far), value, so_far)
-        for value, so_far in ((through, least), (distance, nearest))
-    ]
-    following = build.add(e, word(1))
-    found = following, build.select(better, hops, best), build.select(better, number, taken), *lesser
-    for phi, start, value in zip(phis, (first, *starts[1:]), found, strict=True):
-        phi.add_incoming(start, entry)
-        phi.add_incoming(value, loop)
-    build.cbranch(build.icmp_signed("<", following, last), loop, done)
-    build.position_at_end(done)
-    results = []
-    for start, value in zip(starts[2:], found[2:], strict=True):
-        phi = build.phi(start.type)
-        phi.add_incoming(start, entry)
-        phi.add_incoming(value, loop)
-        results.append(phi)
-    taken, least, nearest = results
+
+    def compared(e: Any, best: Any, taken: Any, *lowest: Any) -> tuple[Any, ...]:
+        tail = build.mul(build.zext(step.entry(tails, e), _I64), width)
+        distance = step.load(rows, tail)
+        through = build.add(distance, step.spread(step.entry(step.array(2), e)))
+        tight = build.icmp_signed("==", through, here)
+        hops = step.load(rows, tail, 1)
+        better = build.and_(tight, build.icmp_signed("<", hops, best))
+        number = step.spread(build.trunc(build.sub(e, first), _I32))
+        lesser = [
+            build.select(build.icmp_signed("<", value, so_far), value, so_far)
+            for value, so_far in zip((through, distance), lowest, strict=True)
+        ]
+        following = build.add(e, word(1))
+        return following, build.select(better, hops, best), build.select(better, number, taken), *lesser
+
+    starts = first, constant(_LARGEST), constant(-1), constant(_LARGEST), constant(_LARGEST)
+    _, _, taken, least, nearest = step.repeat(starts, lambda e, *_: build.icmp_signed("<", e, last), compared)
     return here, taken, build.icmp_signed("<", least, here), nearest
-
-
-def _compared_hops(step: _Step) -> tuple[Any, Any, Any, Any]:
-    """Do what :func:`_compared` does where all arcs weigh 1: the first tight arc is taken, whatever the hops.
-
-    Arcs are looked at from the last to the first, so that a lane keeps the first tight one.  Some arc gives less than
-    the distance only if the arc from the nearest tail does.
-    """
-    build, (first, last, v) = step.build, step.numbers(0, 3)
-    tails, lines = step.array(1), step.array(3, 0)
-    width, rows = step.extent(lines, 1), step.rows(lines)
-    here = step.load(rows, build.mul(v, width))
-    before, count = build.sub(here, constant(1)), build.trunc(build.sub(last, first), _I32)
-    entry, (loop, done) = build.block, step.blocks("arc", "compared")
-    starts = last, step.spread(count), constant(-1), constant(_LARGEST)
-    build.cbranch(build.icmp_signed("<", first, last), loop, done)
-    build.position_at_end(loop)
-    phis = [build.phi(start.type) for start in starts]
-    e, number = build.sub(phis[0], word(1)), build.sub(phis[1], constant(1))
-    tail = step.load(rows, build.mul(build.zext(step.entry(tails, e), _I64), width))
-    taken = build.select(build.icmp_signed("==", tail, before), number, phis[2])
-    nearest = build.select(build.icmp_signed("<", tail, phis[3]), tail, phis[3])
-    for phi, start, value in zip(phis, starts, (e, number, taken, nearest), strict=True):
-        phi.add_incoming(start, entry)
-        phi.add_incoming(value, loop)
-    build.cbranch(build.icmp_signed("<", first, e), loop, done)
-    build.position_at_end(done)
-    results = [build.phi(start.type) for start in starts[2:]]
-    for phi, start, value in zip(results, starts[2:], (taken, nearest), strict=True):
-        phi.add_incoming(start, entry)
-        phi.add_incoming(value, loop)
-    return here, results[0], build.icmp_signed("<", results[1], before), results[1]
 
 
 @intrinsic
 def find_arcs(typingctx, place, tails, weights, sums, limited, taken):  # type: ignore[no-untyped-def]
     """Find the last arc of the path to a vertex in each lane.
 
-    ``place`` is (first, last, v): the arcs ``first`` to ``last`` - 1 lead into ``v``.  ``weights`` is None where all
-    are 1.  ``sums`` are those of :func:`add_arcs`.  ``taken``, int32, shape (16,), receives the number of the arc,
-    counted from ``first``.  It receives -1 where there is no path, where the vertex is the source, and, if all weights
-    are 1, where the vertex is summed already.  Returns a word with a bit for each lane that holds no shortest distance.
+    ``place`` is (first, last, v): the arcs ``first`` to ``last`` - 1 lead into ``v``.  ``sums`` are those of
+    :func:`add_arcs`.  ``taken``, int32, shape (16,), receives the number of the arc, counted from ``first``.  It
+    receives -1 where there is no path, and where the vertex is the source.  Returns a word with a bit for each lane
+    that holds no shortest distance.
 
     Distances that overflowed their type are found, too: at least one vertex of such a row gets a bit.  Assume the
     contrary, that none does.  Then all distances of the row lie below ``FAR``.  None is negative: weights are not, so
@@ -195,17 +186,12 @@ def find_arcs(typingctx, place, tails, weights, sums, limited, taken):  # type: 
     signature = types.int64(place, tails, weights, sums, limited, taken)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        step, v = _Step(context, builder, signature, args), builder.extract_value(args[0], 2)
+        step, v = Step(context, builder, signature, args), builder.extract_value(args[0], 2)
         lines, zero = step.array(3, 0), constant(0)
-        if isinstance(signature.args[2], types.NoneType):
-            here, arcs, shorter, nearest = _compared_hops(step)
-            known = _summed(step, step.array(3, 2), v)
-        else:
-            here, arcs, shorter, nearest = _compared(step)
-            hops = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)), 1)
-            known = builder.icmp_signed("==", hops, zero)
+        here, arcs, shorter, nearest = _compared(step)
+        hops = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)), 1)
         reached = builder.icmp_signed("<", here, constant(FAR))
-        searched = builder.and_(reached, builder.not_(known))
+        searched = builder.and_(reached, builder.icmp_signed("!=", hops, zero))
         arcs = builder.select(searched, arcs, constant(-1))
         builder.store(arcs, step.rows(step.array(5)), align=4)
         missing = builder.and_(searched, builder.icmp_signed("<", arcs, zero))
@@ -217,20 +203,15 @@ def find_arcs(typingctx, place, tails, weights, sums, limited, taken):  # type: 
     return signature, codegen
 
 
-def _summed(step: _Step, summed: Any, v: Any) -> Any:
-    """Return a mask of the lanes in which vertex ``v`` is summed, from the word that has a bit for each of them."""
-    return step.build.bitcast(step.entry(summed, v), _MASK)
-
-
-def _added(step: _Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> None:
+def _added(step: Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> None:
     """Add the quantities of an arc to the sums of its tail, in the lanes ``mine``.
 
     ``which`` is 0 for the quantities that are whole numbers, and 1 for fractions.
     """
-    build, sums, amounts = step.build, step.array(4, which), step.array(3, which)
+    build, sums, amounts = step.build, step.array(3, which), step.array(2, which)
     kind = _I32 if which == 0 else ir.DoubleType()
     rows, width, count = step.rows(sums, kind), step.extent(sums, 1), step.extent(amounts, 1)
-    skip = word(0 if which else SKIPPED - isinstance(step.kind(2), types.NoneType))
+    skip = word(0 if which else SKIPPED)
     base, target = (build.add(build.mul(x, width), skip) for x in (tail, v))
     row, every = build.mul(arc, count), build.icmp_signed("==", step.bits(mine), word(2**LANES - 1))
     some, whole, part, done = step.blocks("some", "whole", "part", "added")
@@ -252,73 +233,47 @@ def _added(step: _Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> N
     build.position_at_end(done)
 
 
-def _waits(step: _Step, unit: bool, tail: Any) -> tuple[Any, Any]:
-    """Return the hops of the paths over a tail, -1 in lanes in which the tail is not summed yet, and a mask of these
-    lanes.
-
-    If ``unit``, which means that all arcs weigh 1, there is no line of hops, and the hops returned are 0.
-    """
-    build, lines = step.build, step.array(4, 0)
-    if unit:
-        return constant(0), build.not_(_summed(step, step.array(4, 2), tail))
-    reached = step.load(step.rows(lines), build.mul(tail, step.extent(lines, 1)), 1)
-    waits = build.icmp_signed("<", reached, constant(0))
-    return build.select(waits, constant(-1), build.add(reached, constant(1))), waits
-
-
 @intrinsic
-def add_arcs(typingctx, place, tails, weights, quantities, sums, taken):  # type: ignore[no-untyped-def]
+def add_arcs(typingctx, place, tails, quantities, sums, taken):  # type: ignore[no-untyped-def]
     """Sum hops and quantities of a vertex over the arcs that :func:`find_arcs` found.
 
-    ``place``, ``tails``, ``weights`` and ``taken`` are those of :func:`find_arcs`.  ``quantities``: of shapes (arcs,
-    k), int32, and (arcs, l), float64.  ``sums``: the lines, int32, shape (n, 2 + k, 16), and float64, shape (n, l, 16);
-    and uint16, shape (n,), used where all weights are 1: a bit for each lane in which a vertex is summed.  Returns a
+    ``place``, ``tails`` and ``taken`` are those of :func:`find_arcs`.  ``quantities``: of shapes (arcs, k), int32, and
+    (arcs, l), float64.  ``sums``: the lines, int32, shape (n, 2 + k, 16), and float64, shape (n, l, 16).  Returns a
     word with a bit for each lane in which the tail of the arc is not summed yet; hops become -1 there.
     """
-    signature = types.int64(place, tails, weights, quantities, sums, taken)
+    signature = types.int64(place, tails, quantities, sums, taken)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        step, unit = _Step(context, builder, signature, args), isinstance(signature.args[2], types.NoneType)
-        (first, _, v), tails, lines, taken = step.numbers(0, 3), step.array(1), step.array(4, 0), step.array(5)
-        rows, width, summed = step.rows(lines), step.extent(lines, 1), step.array(4, 2)
+        step = Step(context, builder, signature, args)
+        (first, _, v), tails, lines, taken = step.numbers(0, 3), step.array(1), step.array(3, 0), step.array(4)
+        rows, width = step.rows(lines), step.extent(lines, 1)
         arcs = builder.load(step.rows(taken), align=4)
-        before = constant(0) if unit else step.load(rows, builder.mul(v, width), 1)
+
+        def added(left: Any, hops: Any, waiting: Any) -> tuple[Any, ...]:
+            number = step.entry(taken, builder.cttz(left, ir.Constant(ir.IntType(1), 1)))
+            mine = builder.icmp_signed("==", arcs, step.spread(number))
+            arc = builder.add(first, builder.sext(number, _I64))
+            tail = builder.zext(step.entry(tails, arc), _I64)
+            reached = step.load(rows, builder.mul(tail, width), 1)
+            waits = builder.icmp_signed("<", reached, constant(0))
+            more = builder.select(waits, constant(-1), builder.add(reached, constant(1)))
+            for which in (0, 1):
+                _added(step, which, tail, arc, v, mine)
+            others = builder.and_(left, builder.not_(step.bits(mine)))
+            waiting = builder.or_(waiting, step.bits(builder.and_(mine, waits)))
+            return others, builder.select(mine, more, hops), waiting
+
+        place = builder.mul(v, width)
         left = step.bits(builder.icmp_signed(">=", arcs, constant(0)))
-        entry, (loop, done) = builder.block, step.blocks("taken", "summed")
-        builder.cbranch(builder.icmp_signed("!=", left, word(0)), loop, done)
-        builder.position_at_end(loop)
-        starts = left, before, word(0)
-        phis = [builder.phi(start.type) for start in starts]
-        lane = builder.cttz(phis[0], ir.Constant(ir.IntType(1), 1))
-        number = step.entry(taken, lane)
-        mine, arc = builder.icmp_signed("==", arcs, step.spread(number)), builder.add(first, builder.sext(number, _I64))
-        tail = builder.zext(step.entry(tails, arc), _I64)
-        hops, waits = _waits(step, unit, tail)
-        for which in (0, 1):
-            _added(step, which, tail, arc, v, mine)
-        others = builder.and_(phis[0], builder.not_(step.bits(mine)))
-        values = others, builder.select(mine, hops, phis[1]), builder.or_(phis[2], step.bits(builder.and_(mine, waits)))
-        end = builder.block
-        builder.cbranch(builder.icmp_signed("!=", others, word(0)), loop, done)
-        for phi, start, value in zip(phis, starts, values, strict=True):
-            phi.add_incoming(start, entry)
-            phi.add_incoming(value, end)
-        builder.position_at_end(done)
-        results = [builder.phi(start.type) for start in starts[1:]]
-        for phi, start, value in zip(results, starts[1:], values[1:], strict=True):
-            phi.add_incoming(start, entry)
-            phi.add_incoming(value, end)
-        if unit:
-            now, place = builder.and_(left, builder.not_(results[1])), step.at(summed.data, v)
-            builder.store(builder.or_(builder.load(place), builder.trunc(now, _I16)), place)
-        else:
-            builder.store(results[0], step.at(rows, builder.mul(v, width), 1), align=64)
-        return results[1]
+        starts = left, step.load(rows, place, 1), word(0)
+        _, hops, waiting = step.repeat(starts, lambda left, *_: builder.icmp_signed("!=", left, word(0)), added)
+        builder.store(hops, step.at(rows, place, 1), align=64)
+        return waiting
 
     return signature, codegen
 
 
-def _transposed(build: Any, rows: list[Any]) -> list[Any]:
+def transposed(build: Any, rows: list[Any]) -> list[Any]:
     """Return the columns of a square of 16 vectors: each step swaps one binary digit of row and column."""
     rows = list(rows)
     for digit in (1, 2, 4, 8):
@@ -333,27 +288,40 @@ def _transposed(build: Any, rows: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def take_square(typingctx, rows, places, first, lines, weights):  # type: ignore[no-untyped-def]
-    """lines[first + j, 0, k] <- rows[places[k], first + j] for 16 values of j.  Unless ``weights`` is None, also
-    lines[first + j, 1, k] <- -1.
-    """
+def take_square(typingctx, rows, places, first, lines):  # type: ignore[no-untyped-def]
+    """lines[first + j, 0, k] <- rows[places[k], first + j], and lines[first + j, 1, k] <- -1, for 16 values of j."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        step = _Step(context, builder, signature, args)
+        step = Step(context, builder, signature, args)
         rows, places, lines = step.array(0), step.array(1), step.array(3)
         found = []
         for k in range(LANES):
             row = builder.mul(step.entry(places, word(k)), step.extent(rows, 1))
             found.append(builder.load(builder.bitcast(step.at(rows.data, row, args[2]), _ROW.as_pointer()), align=4))
         out, width = step.rows(lines), step.extent(lines, 1)
-        for j, line in enumerate(_transposed(builder, found)):
+        for j, line in enumerate(transposed(builder, found)):
             at = builder.mul(builder.add(args[2], word(j)), width)
             builder.store(line, step.at(out, at), align=64)
-            if not isinstance(signature.args[4], types.NoneType):
-                builder.store(constant(-1), step.at(out, at, 1), align=64)
+            builder.store(constant(-1), step.at(out, at, 1), align=64)
         return context.get_dummy_value()
 
-    return types.void(rows, places, first, lines, weights), codegen
+    return types.void(rows, places, first, lines), codegen
+
+
+def give_rows(step: Step, square: list[Any], places: Sequence[Any], out: tuple[Any, Any, Any]) -> None:
+    """Store 16 lines of 16 sums: those of lane j in the row ``places[j]``.
+
+    Args:
+        step: the step.
+        square: the lines.
+        places: the rows of the results, one for each lane.
+        out: the array of the results, of shape (rows, quantities, columns), the quantity, and the first column.
+    """
+    build, (results, k, first) = step.build, out
+    for place, line in zip(places, transposed(build, square), strict=True):
+        row = build.add(build.mul(place, step.extent(results, 1)), k)
+        at = step.at(results.data, build.mul(row, step.extent(results, 2)), first)
+        build.store(line, build.bitcast(at, line.type.as_pointer()), align=4)
 
 
 @intrinsic
@@ -365,20 +333,17 @@ def give_square(typingctx, lines, sums, columns, none, places, out):  # type: ig
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        step = _Step(context, builder, signature, args)
+        step = Step(context, builder, signature, args)
         lines, sums, vertices, places, out = (step.array(*k) for k in ((0,), (1, 0), (2, 0), (4,), (5, 0)))
         own, first, k = (builder.extract_value(args[i], 1) for i in (1, 2, 5))
         kind = context.get_data_type(signature.args[1].types[0].dtype)
-        vector, none, found = ir.VectorType(kind, LANES), step.spread(args[3]), []
+        none, found = step.spread(args[3]), []
         for i in range(LANES):
             v = step.entry(vertices, first, i)
             here = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)))
             total = step.load(step.rows(sums, kind), builder.mul(v, step.extent(sums, 1)), own)
             found.append(builder.select(builder.icmp_signed("==", here, constant(FAR)), none, total))
-        for j, line in enumerate(_transposed(builder, found)):
-            row = builder.add(builder.mul(step.entry(places, word(j)), step.extent(out, 1)), k)
-            place = step.at(out.data, builder.mul(row, step.extent(out, 2)), first)
-            builder.store(line, builder.bitcast(place, vector.as_pointer()), align=4)
+        give_rows(step, found, [step.entry(places, word(j)) for j in range(LANES)], (out, k, first))
         return context.get_dummy_value()
 
     return types.void(lines, sums, columns, none, places, out), codegen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ def lane_bytes(n: int, arcs: int, terminals: int, wholes: int, fractions: int) -
         wholes: number of quantities whose sums are int32.
         fractions: number of quantities whose sums are float64.
     """
-    lines = (n + terminals) * (LANES * (4 * (2 + wholes) + 8 * fractions) + 2)
+    lines = (n + terminals) * LANES * (4 * (2 + wholes) + 8 * fractions)
     moved = arcs * (8 + 4 * wholes + 8 * fractions) if arcs <= SPARSE * n else 0
     return lines + moved + LANES * 4 * n + 29 * n + 8 * CLASSES
 
@@ -65,14 +65,12 @@ class LaneSums:
         self._n, self._terminals, self._unit, self._columns = graph.n, graph.terminals, unit, columns
         every = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
         self._clusters = _clusters(graph.n, every, graph.heads, (weights == 0) & (every >= graph.terminals))
-        order = np.argsort(graph.heads, kind="stable")  # stable, so tails ascend among the arcs into a vertex
-        tails = np.where(every < graph.terminals, every + np.int32(graph.n), every)[order]
-        into = np.concatenate(([0], np.cumsum(np.bincount(graph.heads, minlength=graph.n)))).astype(np.int64)
-        lengths = None if bool((weights == 1).all()) else np.minimum(weights, FAR + 1).astype(np.int32)[order]
+        into, tails, order = arcs_into(graph)
+        lengths = np.minimum(weights, FAR + 1).astype(np.int32)[order]
         own, other = (values[order] for values in quantities)
         self._graph = (into, tails, lengths), (own, other)
         self._moves = graph.arcs <= SPARSE * graph.n
-        self._free: list[tuple[Any, ...]] = []
+        self._spaces = Spaces(self._new_space)
 
     @staticmethod
     def suits(graph: Graph, weights: Array) -> bool:
@@ -107,10 +105,9 @@ class LaneSums:
         """
         from engine.rows._lane_sums import sum_lanes, whole_rows
 
-        left = len(rows) % LANES
-        count = len(rows) - (left if left < LEAST_ROWS else 0)
-        order = _by_nearness(sources[:count], rows)
-        with self._space() as (buffer, space):
+        count = side_by_side(len(rows))
+        order = by_nearness(sources[:count], rows, LANES)
+        with self._spaces.one() as (buffer, space):
             for first in range(0, count, LANES):
                 which = order[np.minimum(np.arange(first, first + LANES), count - 1)]
                 own, numbers = rows, which
@@ -127,23 +124,12 @@ class LaneSums:
                     return first, int(which[lane]), vertex
         return count, -1, -1
 
-    @contextmanager
-    def _space(self) -> Iterator[tuple[Any, ...]]:
-        """Context manager: yields the arrays that one thread works with, and keeps them for the next call."""
-        try:
-            space = self._free.pop()
-        except IndexError:
-            space = self._new_space()
-        yield space
-        self._free.append(space)
-
     def _new_space(self) -> tuple[Any, ...]:
         n, (arcs, quantities) = self._n, self._graph
         every = n + self._terminals
-        before = 1 if arcs[2] is None else 2  # where all arcs weigh 1, there is no line of hops
-        lines = _aligned((every, before + quantities[0].shape[1], LANES), np.int32)
+        lines = aligned((every, 2 + quantities[0].shape[1], LANES), np.int32)
         lines[n:, 0], lines[n:, 1:] = FAR, -1
-        sums = _aligned((every, quantities[1].shape[1], LANES), np.float64)
+        sums = aligned((every, quantities[1].shape[1], LANES), np.float64)
         orders = (
             np.arange(n, dtype=np.int32),
             np.empty(n, np.int32),
@@ -153,11 +139,9 @@ class LaneSums:
         starts = np.empty(min(CLASSES, 2 * n) + 2, np.int64)
         moved: tuple[Any, ...] = self._graph
         if self._moves:
-            lengths = None if arcs[2] is None else np.empty_like(arcs[2])
-            moved = (np.empty_like(arcs[0]), np.empty_like(arcs[1]), lengths), tuple(map(np.empty_like, quantities))
-        summed = np.empty(every, np.uint16)
+            moved = tuple(map(np.empty_like, arcs)), tuple(map(np.empty_like, quantities))
         return np.empty((LANES, n), np.int32), (
-            (lines, sums, summed),
+            (lines, sums),
             orders,
             starts,
             np.arange(n, dtype=np.int32),
@@ -165,15 +149,56 @@ class LaneSums:
         )
 
 
-def _by_nearness(sources: Indices, rows: Array) -> Indices:
-    """Return the numbers of the rows in an order in which 16 consecutive rows have sources near each other.
+class Spaces:
+    """Arrays that threads work with: each set of arrays serves one call at a time, and is kept for the next call.
+
+    Args:
+        make: makes another set of arrays.
+    """
+
+    def __init__(self, make: Callable[[], tuple[Any, ...]]) -> None:
+        self._make, self._free = make, list[tuple[Any, ...]]()
+
+    @contextmanager
+    def one(self) -> Iterator[tuple[Any, ...]]:
+        """Context manager: yields the arrays for one call."""
+        try:
+            space = self._free.pop()
+        except IndexError:
+            space = self._make()
+        yield space
+        self._free.append(space)
+
+
+def side_by_side(count: int) -> int:
+    """Return how many of some rows are summed side by side."""
+    left = count % LANES
+    return count - (left if left < LEAST_ROWS else 0)
+
+
+def arcs_into(graph: Graph) -> tuple[Array, Array, Indices]:
+    """Return where the arcs into each vertex begin, their tails, which ascend for each vertex, and the numbers of these
+    arcs in the graph.  The tail of an arc out of terminal t is n + t.
+    """
+    order = np.argsort(graph.heads, kind="stable")  # stable, so tails ascend among the arcs into a vertex
+    every = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
+    tails = np.where(every < graph.terminals, every + np.int32(graph.n), every)[order]
+    into = np.concatenate(([0], np.cumsum(np.bincount(graph.heads, minlength=graph.n)))).astype(np.int64)
+    return into, tails, order
+
+
+def by_nearness(sources: Indices, rows: Array, lanes: int) -> Indices:
+    """Return the numbers of the rows in an order in which those that are summed together have sources near each other.
 
     The rows are halved, again and again, by which of two distant sources is nearer.
 
     Args:
         sources: vertex indices, shape (count,).
         rows: shape (count or more, n): the distances from ``sources``.
+        lanes: how many rows are summed together.
     """
+    if len(sources) <= lanes:
+        return np.arange(len(sources))
     lengths = rows[: len(sources), sources]
     if lengths.dtype.kind == "f":
         lengths = np.nan_to_num(lengths.astype(np.float64), posinf=1e300)
@@ -181,18 +206,18 @@ def _by_nearness(sources: Indices, rows: Array) -> Indices:
         lengths = lengths.astype(np.int64)
 
     def halved(part: Indices) -> Indices:
-        if len(part) <= LANES:
+        if len(part) <= lanes:
             return part
         one = part[np.argmax(lengths[part[0], part])]
         other = part[np.argmax(lengths[one, part])]
         part = part[np.argsort(lengths[one, part] - lengths[other, part], kind="stable")]
-        half = -(-(len(part) // 2) // LANES) * LANES
+        half = -(-(len(part) // 2) // lanes) * lanes
         return np.concatenate((halved(part[:half]), halved(part[half:])))
 
     return halved(np.arange(len(sources)))
 
 
-def _aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     """Return an array whose data begin at a cache line."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + 64, np.uint8)

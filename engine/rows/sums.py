@@ -21,6 +21,7 @@ from engine.graph.selection import Rectangle
 from engine.model.decimals import DECIMALS
 from engine.model.dtypes import REACH, WORK_TYPES, WorkType
 from engine.model.rows import Array, QuantitySink, Sink
+from engine.rows.hops.hop_sums import HopSums
 from engine.rows.lane_sums import LaneSums
 from storage.errors import InvalidRequest, SolveFailed
 from storage.graph.graph import Graph
@@ -93,12 +94,17 @@ def _longest(graph: Graph, values: Array) -> float:
 
 
 def sums_side_by_side(graph: Graph) -> bool:
-    """Return whether rows are summed 16 at a time: sums of weights are exact, and the graph suits :class:`LaneSums`.
+    """Return whether many rows are summed at a time: sums of weights are exact, and the graph suits :class:`LaneSums`.
 
     Raises:
         InvalidRequest: some arcs are negative fractions.
     """
     return bool(graph.integral or exactness(graph).per) and LaneSums.suits(graph, graph.weights)
+
+
+def counts_hops(graph: Graph) -> bool:
+    """Return whether every arc weighs one unit, so that distances are numbers of arcs."""
+    return bool((np.rint(graph.weights * (exactness(graph).per or 1)) == 1).all())
 
 
 def sum_types(graph: Graph, names: Sequence[str]) -> dict[str, WorkType]:
@@ -148,10 +154,13 @@ class PathSums:
         elif kind.dtype == np.float64:
             weights = weights.astype(np.float64)
         self._arcs, self._quantities = (graph.indptr, graph.heads, weights), own
-        self._lanes: LaneSums | None = None
+        self._lanes: HopSums | LaneSums | None = None
         if sums_side_by_side(graph):
-            columns = np.arange(graph.n) if targets is None else targets
-            self._lanes = LaneSums(graph, weights, per or 1, own, columns.astype(np.int64))
+            columns = (np.arange(graph.n) if targets is None else targets).astype(np.int64)
+            if counts_hops(graph):
+                self._lanes = HopSums(graph, per or 1, own, columns)
+            else:
+                self._lanes = LaneSums(graph, weights, per or 1, own, columns)
 
     def _stacked(self, names: list[str], dtype: npt.DTypeLike) -> Array:
         """Return some quantities side by side, shape (arcs, quantities)."""

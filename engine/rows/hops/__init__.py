@@ -1,0 +1,1 @@
+"""Sums of quantities along shortest paths where every arc counts 1."""

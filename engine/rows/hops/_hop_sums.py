@@ -1,0 +1,204 @@
+"""The kernels that sum quantities along the paths of fewest arcs of up to 64 sources side by side.
+
+This is the method of ``engine.rows._lane_sums``, and simpler, because every arc counts 1: a vertex is visited in all
+lanes at once, in the order of the distances from some of the sources, and a tail that is not summed yet in some lanes
+is visited first, for these lanes.  All tails at the right distance have paths of equally many arcs, so the first one
+ends the path.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.graph.kernels import njit
+from engine.rows._lane_vectors import LANES
+from engine.rows.hops._hop_vectors import give_part, sum_vertex, take_piece
+
+#: Number of vertices whose sums are written together, so that each row gets several whole cache lines at a time.
+WIDE = 4 * LANES
+
+
+@njit(nogil=True, cache=True)
+def _outside(row, unit, unreachable, far):  # type: ignore[no-untyped-def]
+    """Return the first vertex of a row whose distance is negative, or ``far`` or more."""
+    v = np.int64(0)
+    while v < len(row):
+        value = row[v] if unit is None else np.rint(row[v] * unit)
+        if row[v] != unreachable and not ((value >= 0) & (value < far)):
+            break
+        v += 1
+    return v
+
+
+@njit(nogil=True, cache=True)
+def narrow_rows(rows, places, unit, unreachable, far, out):  # type: ignore[no-untyped-def]
+    """Copy rows in a narrower type.
+
+    Args:
+        rows: shape (rows, n): distances.
+        places: int64: the numbers of the rows to copy.
+        unit: the number by which distances are multiplied before they are rounded; None to leave them as they are.
+        unreachable: the value for *no path* in ``rows``.
+        far: the value for *no path* in ``out``, int32.
+        out: unsigned, shape (places, n).
+
+    Returns:
+        Place and vertex of a distance that is negative, or ``far`` or more, in which case ``out`` is of no use; -1 and
+        -1 if there is none.
+    """
+    outside = np.int32(0)
+    for j in range(len(places)):
+        row, found = rows[places[j]], out[j]
+        for v in range(len(row)):
+            value = row[v] if unit is None else np.rint(row[v] * unit)  # numba decides this at compile time
+            there, inside = row[v] != unreachable, (value >= 0) & (value < far)
+            outside |= np.int32(there) & np.int32(not inside)
+            found[v] = np.int32(value) if there else far
+        if outside:
+            return np.int64(j), _outside(row, unit, unreachable, far)
+    return np.int64(-1), np.int64(-1)
+
+
+@njit(nogil=True, cache=True)
+def _begin(block, lines):  # type: ignore[no-untyped-def]
+    """Fill the lines of distances.  Return the lane of a source that is not at distance 0; -1 if there is none."""
+    rows, sources, far, _ = block
+    distances, summed, (sums, others) = lines
+    n, every = rows.shape[1], len(summed)
+    for first in range(0, n, 16 // distances.itemsize):
+        take_piece(rows, np.int64(first), distances)
+    distances[n:] = far
+    summed[:] = 0
+    for j in range(len(sources)):
+        s = sources[j]
+        if distances[s, j] != 0:
+            return j
+        sums[s, :, j], others[s, :, j] = 0, 0
+        summed[s] |= np.int64(1) << j
+        if n + s < every:  # paths from a terminal begin at row n + s
+            distances[n + s, j], sums[n + s, :, j], others[n + s, :, j] = 0, 0, 0
+            summed[n + s] |= np.int64(1) << j
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _sort(distances, far, order, starts, near):  # type: ignore[no-untyped-def]
+    """Sort the vertices by their mean distance from four of the sources that reach them, vertices without a path last.
+    ``starts``, int32, shape (n + 4,), and ``near``, int32, shape (n,), are work space.
+    """
+    n, lanes, most = len(order), distances.shape[1], np.int32(-1)
+    for v in range(n):
+        total, count = np.int64(0), np.int64(0)
+        for j in range(0, lanes, lanes // 4):
+            length = np.int64(distances[v, j])
+            total += length if length < far else 0
+            count += length < far
+        near[v] = min(total // count, n) if count else -1
+        most = max(most, near[v])
+    starts[: most + 3] = 0
+    for v in range(n):
+        near[v] = near[v] if near[v] >= 0 else most + 1
+        starts[near[v] + 1] += 1
+    for k in range(most + 2):
+        starts[k + 1] += starts[k]
+    for v in range(n):
+        k = near[v]
+        order[starts[k]] = v
+        starts[k] += 1
+
+
+@njit(nogil=True, cache=True)
+def _first(lanes):  # type: ignore[no-untyped-def]
+    """Return the lowest lane of a set of lanes."""
+    lane = 0
+    while not (lanes >> lane) & 1:
+        lane += 1
+    return lane
+
+
+@njit(nogil=True, cache=True)
+def _visit(orders, limited, graph, lines):  # type: ignore[no-untyped-def]
+    """Sum all vertices in all lanes; return -1, -1, or the lane and vertex of an entry that is no shortest distance."""
+    order, _, done, stack = orders
+    (into, tails), quantities = graph
+    done[:] = 0
+    for i in range(len(order)):
+        if done[order[i]]:
+            continue
+        stack[0, 0], stack[0, 1] = order[i], -1
+        top = 0
+        while top >= 0:
+            v, lanes = stack[top, 0], stack[top, 1]
+            place = into[v], into[v + 1], v, lanes
+            wrong, waiting, wanted, tail = sum_vertex(place, limited, tails, quantities, lines)
+            if wrong:
+                return _first(wrong), v
+            if waiting == 0:
+                done[v] = 1
+            if wanted:
+                top += 1
+                stack[top, 0], stack[top, 1] = tail, wanted
+            else:
+                top -= 1
+    return -1, -1
+
+
+@njit(nogil=True, cache=True)
+def _give(lines, wanted):  # type: ignore[no-untyped-def]
+    """Write the sums of each quantity for all sources, from ``lines`` to ``out`` and ``others``."""
+    distances, summed, (sums, fractions) = lines
+    places, columns, none, nothing, out, others = wanted
+    count, lanes = len(columns), distances.shape[1]
+    for start in range(0, count if count >= LANES else 0, WIDE):
+        for k in range(out.shape[1]):
+            for c in range(lanes // LANES):
+                for first in range(start, min(start + WIDE, count), LANES):
+                    part = columns, np.int64(min(first, count - LANES))
+                    give_part(summed, (sums, np.int64(k), np.int64(c)), part, none, places, out)
+        for k in range(others.shape[1]):
+            for c in range(lanes // LANES):
+                for first in range(start, min(start + WIDE, count), LANES):
+                    part = columns, np.int64(min(first, count - LANES))
+                    give_part(summed, (fractions, np.int64(k), np.int64(c)), part, nothing, places, others)
+    for j in range(lanes if count < LANES else 0):
+        row = places[j]
+        for i in range(count):
+            v = columns[i]
+            there = (summed[v] >> j) & 1
+            for k in range(out.shape[1]):
+                out[row, k, i] = sums[v, k, j] if there else none
+            for k in range(others.shape[1]):
+                others[row, k, i] = fractions[v, k, j] if there else nothing
+
+
+@njit(nogil=True, cache=True)
+def sum_hops(block, graph, space, wanted):  # type: ignore[no-untyped-def]
+    """Sum quantities along the paths of fewest arcs of as many rows as there are lanes.
+
+    Args:
+        block: four entries: rows of distances, unsigned, shape (lanes, n), with 16 bytes after them that may be read;
+            their sources, int64, shape (lanes,); the distance that means *no path*, int32, the largest number of 8 or
+            16 bits, or ``FAR``; and 1 if distances beyond a cutoff are unreachable, else 0.
+        graph: arcs and quantities, the arcs into each vertex by ascending tails: where they begin, int64, shape
+            (n + 1,), and tails, int32; the quantities, int32, shape (arcs, k), and float64, shape (arcs, l).  The tail
+            of an arc out of terminal t, of which there are T, is n + t.
+        space: three entries.  Distances, of the type of the rows, shape (n + T + 16, lanes), aligned to 64 bytes; a bit
+            for each lane in which a vertex is summed, int64, shape (n + T,); and sums, int32, shape (n + T, k, lanes),
+            and float64, shape (n + T, l, lanes), aligned to 64 bytes.  Four arrays for orders: order, near, int32,
+            done, uint8, shape (n,), and stack, int64, shape (n + 1, 2).  Where the classes of :func:`_sort` start.
+        wanted: six entries: the numbers of the rows of the results to write, int64, shape (lanes,); the vertices of the
+            columns, int64; the values for *no path*, int32 and float64; and the arrays that receive the sums, int32,
+            shape (results, k, columns), and float64, shape (results, l, columns).
+
+    Returns:
+        Lane and vertex of an entry that is not a shortest distance; -1 and -1 if all are.
+    """
+    lines, orders, starts = space
+    lane = np.int64(_begin(block, lines))
+    if lane >= 0:
+        return lane, block[1][lane]
+    _sort(lines[0], block[2], orders[0], starts, orders[1])
+    lane, v = _visit(orders, block[3], graph, lines)
+    if lane < 0:
+        _give(lines, wanted)
+    return np.int64(lane), np.int64(v)

@@ -1,0 +1,225 @@
+"""Steps of sums along paths of fewest arcs, for as many sources side by side as a cache line holds distances.
+
+A *line* is a row of distances of one vertex, one for each source: 64 of 8 bits, 32 of 16 bits or 16 of 32 bits.  Each
+quantity of a vertex has as many sums, in *parts* of 16.  A set of lanes is a word with a bit for each of them.  Like
+the steps of ``engine.rows._lane_vectors``, these are written for LLVM.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from engine.rows._lane_vectors import FAR, LANES, Step, give_rows, word
+
+#: The number of bits of a line.
+_LINE: Final = 512
+_I16: Final = ir.IntType(16)
+_I32: Final = ir.IntType(32)
+_I64: Final = ir.IntType(64)
+_MASK: Final = ir.VectorType(ir.IntType(1), LANES)
+
+
+class _Lines:
+    """The distances of all vertices: an argument of an intrinsic, or an entry of such an argument."""
+
+    def __init__(self, step: Step, *where: int) -> None:
+        bits = step.kind(*where).dtype.bitwidth
+        self.lanes, self._step = _LINE // bits, step
+        self._kind = ir.VectorType(ir.IntType(bits), self.lanes)
+        self.far = self.filled(min(2**bits - 1, FAR))
+        self._data = step.build.bitcast(step.array(*where).data, self._kind.as_pointer())
+
+    def filled(self, value: int) -> Any:
+        """Return a line of equal distances."""
+        return ir.Constant(self._kind, [value] * self.lanes)
+
+    def of(self, vertex: Any) -> Any:
+        """Load the line of a vertex."""
+        return self._step.load(self._data, vertex)
+
+    def put(self, line: Any, *terms: Any) -> None:
+        """Store the line of the vertex whose number is the sum of ``terms``."""
+        self._step.build.store(line, self._step.at(self._data, *terms), align=64)
+
+    def where(self, relation: str, line: Any, other: Any) -> Any:
+        """Return the set of lanes in which one line is in a relation to another."""
+        return self._step.bits(self._step.build.icmp_unsigned(relation, line, other))
+
+
+def _part(step: Step, lanes: Any, part: Any) -> Any:
+    """Return a part of a set of lanes as a mask."""
+    build = step.build
+    return build.bitcast(build.trunc(build.lshr(lanes, build.mul(part, word(LANES))), _I16), _MASK)
+
+
+def _add(step: Step, which: int, tail: Any, arc: Any, mine: list[Any]) -> None:
+    """Add the quantities of an arc to the sums of its tail, in the lanes of the masks ``mine``.
+
+    ``which`` is 0 for the quantities that are whole numbers, and 1 for fractions.
+    """
+    build, amounts, v = step.build, step.array(3, which), step.numbers(0, 3)[2]
+    lines, count = step.rows(step.array(4, 2, which), ir.DoubleType() if which else _I32), step.extent(amounts, 1)
+    places = [build.mul(x, count) for x in (arc, tail, v)]
+
+    def added(k: Any) -> list[Any]:
+        row, base, target = (build.add(place, k) for place in places)
+        amount = step.spread(step.entry(amounts, row))
+        for c, mask in enumerate(mine):
+            before, now = (step.at(lines, build.mul(x, word(len(mine))), c) for x in (base, target))
+            total = build.fadd if which else build.add
+            value = total(build.load(before, align=64), amount)
+            build.store(build.select(mask, value, build.load(now, align=64)), now, align=64)
+        return [build.add(k, word(1))]
+
+    step.repeat([word(0)], lambda k: build.icmp_signed("<", k, count), added)
+
+
+def _taken(step: Step, arc: tuple[Any, Any], mine: Any, waits: tuple[Any, ...], parts: int) -> list[Any]:
+    """Sum a vertex over an arc in the lanes ``mine``, if there are any.
+
+    Args:
+        step: the step; its arguments are those of :func:`sum_vertex`.
+        arc: the number of the arc, and its tail.
+        mine: a set of lanes.
+        waits: the last three results of :func:`sum_vertex` as far as they are known.
+        parts: the number of parts of a line.
+
+    Returns:
+        These results as they are then.
+    """
+    build, entry, (e, tail) = step.build, step.build.block, arc
+    take, done = step.blocks("take", "taken")
+    build.cbranch(build.icmp_signed("!=", mine, word(0)), take, done)
+    build.position_at_end(take)
+    unready = build.and_(mine, build.not_(step.entry(step.array(4, 1), tail)))
+    earlier = build.icmp_signed("!=", waits[1], word(0))
+    now = (
+        build.or_(waits[0], unready),
+        build.select(earlier, waits[1], build.and_(unready, step.numbers(0, 4)[3])),
+        build.select(earlier, waits[2], tail),
+    )
+    masks = [_part(step, mine, word(c)) for c in range(parts)]
+    for which in (0, 1):
+        _add(step, which, tail, e, masks)
+    end = build.block
+    build.branch(done)
+    build.position_at_end(done)
+    return step.joined((entry, waits), (end, now))
+
+
+@intrinsic
+def sum_vertex(typingctx, place, limited, tails, quantities, space):  # type: ignore[no-untyped-def]
+    """Sum the quantities of a vertex over its first tight arc, in all lanes in which it has a distance and is not
+    summed yet.
+
+    ``place`` is (first, last, v, lanes): the arcs ``first`` to ``last`` - 1 lead into ``v``, by ascending tails, and
+    ``lanes`` is the set of lanes for which the vertex is visited.  ``quantities``: of shapes (arcs, k), int32, and
+    (arcs, l), float64.  ``space``: the distances, unsigned, shape (n, lanes); int64, shape (n,): the lanes in which a
+    vertex is summed; and the sums, int32, shape (n, k, lanes), and float64, shape (n, l, lanes).
+
+    Returns four words: the lanes that hold no shortest distance; the lanes in which the tail is not summed yet, so that
+    the vertex is not either; of these, some of ``lanes`` that wait for the same tail, if any do; and that tail.
+
+    An arc is tight if its tail is one nearer.  Some arc gives less than the distance only if that from the nearest tail
+    does.  A vertex at distance 0 is wrong, unless it is a source.
+    """
+    signature = types.UniTuple(types.int64, 4)(place, limited, tails, quantities, space)
+
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step = Step(context, build, signature, args)
+        (first, last, v), lines, none = step.numbers(0, 3), _Lines(step, 4, 0), word(0)
+        here, one, zero = lines.of(v), lines.filled(1), lines.filled(0)
+        reached, known = lines.where("<", here, lines.far), step.entry(step.array(4, 1), v)
+        searched = build.and_(reached, build.not_(known))
+        before = build.sub(build.select(build.icmp_unsigned(">", here, one), here, one), one)
+
+        def compared(e: Any, nearest: Any, left: Any, *waits: Any) -> list[Any]:
+            tail = build.zext(step.entry(step.array(2), e), _I64)
+            distance = lines.of(tail)
+            mine = build.and_(left, lines.where("==", distance, before))
+            nearest = build.select(build.icmp_unsigned("<", distance, nearest), distance, nearest)
+            later = _taken(step, (e, tail), mine, waits, lines.lanes // LANES)
+            return [build.add(e, word(1)), nearest, build.xor(left, mine), *later]
+
+        starts = first, lines.far, searched, none, none, none
+        compared_all = step.repeat(starts, lambda e, *_: build.icmp_signed("<", e, last), compared)
+        nearest, left, *waits = compared_all[1:]
+        begun = build.and_(searched, lines.where("==", here, zero))
+        shorter = build.and_(reached, lines.where("<", nearest, before))
+        lost = build.and_(build.not_(reached), lines.where("<", nearest, lines.far))
+        every = build.icmp_signed("==", args[1], ir.Constant(args[1].type, 0))
+        wrong = build.or_(build.or_(left, begun), build.or_(shorter, build.select(every, lost, none)))
+        now = build.or_(known, build.and_(searched, build.not_(waits[0])))
+        build.store(now, step.at(step.array(4, 1).data, v))
+        return context.make_tuple(build, signature.return_type, [wrong, *waits])
+
+    return signature, codegen
+
+
+@intrinsic
+def take_piece(typingctx, rows, first, distances):  # type: ignore[no-untyped-def]
+    """distances[first + i, j] <- rows[j, first + i] for all lanes j, and for as many values of i as 16 bytes hold.
+
+    The rows are loaded side by side, four to a line.  In each quarter of the lines there is then a square, which is
+    transposed: after as many rounds as its side has binary digits, in which pairs of lines are interleaved.
+    """
+
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step = Step(context, build, signature, args)
+        rows, lines = step.array(0), _Lines(step, 2)
+        count, side = lines.lanes, lines.lanes // 4
+        piece = ir.VectorType(ir.IntType(_LINE // count), side)
+
+        def loaded(j: int) -> Any:
+            place = step.at(rows.data, build.mul(word(j), step.extent(rows, 1)), args[1])
+            return build.load(build.bitcast(place, piece.as_pointer()), align=_LINE // count // 8)
+
+        def shuffled(one: Any, other: Any, places: list[int]) -> Any:
+            return build.shuffle_vector(one, other, ir.Constant(ir.VectorType(_I32, len(places)), places))
+
+        def beside(one: Any, other: Any) -> Any:
+            return shuffled(one, other, list(range(2 * one.type.count)))
+
+        pieces = [[loaded(i + q * side) for q in range(4)] for i in range(side)]
+        square = [beside(beside(*four[:2]), beside(*four[2:])) for four in pieces]
+        low = [q * side + i // 2 + i % 2 * count for q in range(4) for i in range(side)]
+        high = [place + side // 2 for place in low]
+        for _ in range(side.bit_length() - 1):
+            pairs = zip(square[: side // 2], square[side // 2 :], strict=True)
+            square = [shuffled(*pair, places) for pair in pairs for places in (low, high)]
+        for i, line in enumerate(square):
+            lines.put(line, args[1], i)
+        return context.get_dummy_value()
+
+    return types.void(rows, first, distances), codegen
+
+
+@intrinsic
+def give_part(typingctx, summed, sums, columns, none, places, out):  # type: ignore[no-untyped-def]
+    """out[places[j], k, first + i] <- the sum of quantity k of vertex vertices[first + i] in lane j, for 16 values of i
+    and the 16 lanes of a part.
+
+    The tuples are: ``sums`` (array, k, part) and ``columns`` (vertices, first) with vertices as int64.  Entries that
+    are not summed become ``none``.
+    """
+
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step = Step(context, build, signature, args)
+        summed, sums, vertices, places, out = (step.array(*k) for k in ((0,), (1, 0), (2, 0), (4,), (5,)))
+        (k, part), first = (build.extract_value(args[1], i) for i in (1, 2)), build.extract_value(args[2], 1)
+        kind = context.get_data_type(step.kind(1, 0).dtype)
+        none, square, parts = step.spread(args[3]), [], build.sdiv(step.extent(sums, 2), word(LANES))
+        for i in range(LANES):
+            v = step.entry(vertices, first, i)
+            line = build.add(build.mul(v, step.extent(sums, 1)), k)
+            total = step.load(step.rows(sums, kind), build.mul(line, parts), part)
+            square.append(build.select(_part(step, step.entry(summed, v), part), total, none))
+        lane = build.mul(part, word(LANES))
+        give_rows(step, square, [step.entry(places, lane, j) for j in range(LANES)], (out, k, first))
+        return context.get_dummy_value()
+
+    return types.void(summed, sums, columns, none, places, out), codegen

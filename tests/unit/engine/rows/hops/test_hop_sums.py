@@ -1,0 +1,146 @@
+"""Sums where every arc counts 1: the same as those of the walk, for any number of rows, and for near and far rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine.model.dtypes import WORK_TYPES
+from engine.rows.hops.hop_sums import LINE, WIDTHS, HopSums, hop_bytes
+from engine.rows.lane_sums import FAR, LANES, LEAST_ROWS
+from engine.rows.sums import PathSums
+from storage.errors import SolveFailed
+from storage.graph.graph import Graph, build_graph
+from tests.unit.engine.rows.test_lane_sums import INT32, outcome, random_graph, rows_from, typed
+
+COUNTS = (LEAST_ROWS, LANES, LANES + LEAST_ROWS, 2 * LANES, 2 * LANES + 7, LINE, LINE + LEAST_ROWS, 2 * LINE + 40)
+
+
+def ways(graph: Graph, kind: str, **given: object) -> tuple[PathSums, PathSums]:
+    """What sums rows side by side, which may not walk, and what walks."""
+    beside, walk = (
+        PathSums(graph, list(graph.quantities), WORK_TYPES[kind], **{"limited": False, "targets": None} | given)
+        for _ in range(2)
+    )
+    assert isinstance(beside._lanes, HopSums)
+    beside._walk = walk._lanes = None  # type: ignore[assignment, method-assign]
+    return beside, walk
+
+
+def a_path(n: int) -> tuple[Graph, np.ndarray]:
+    """A path of n vertices, the quantities of its arcs, and the sums of these from vertex 0."""
+    amounts = np.arange(n - 1) % 7
+    graph, _ = build_graph(np.arange(n - 1), np.arange(1, n), None, n=n, directed=True, quantities={"q": amounts})
+    return graph, np.concatenate(([0], np.cumsum(amounts)))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("seed", range(6))
+def test_any_number_of_rows_is_summed_as_the_walk_sums_them(seed, count):
+    rng = np.random.default_rng([seed, count])
+    n = int(rng.integers(2, 300))
+    graph, sources = random_graph(rng, "hops", n), rng.integers(0, n, count)
+    rows, limited = rows_from(graph, sources), bool(rng.integers(2))
+    if limited:
+        rows[rows > np.median(rows[np.isfinite(rows)])] = np.inf
+    targets = rng.permutation(n)[: n // 2] if seed % 3 == 0 else None
+    for dtype in ("uint16", "int32", "float64"):
+        beside, walk = ways(graph, dtype, limited=limited, targets=targets)
+        found, wanted = (way.of(sources, typed(rows, dtype)) for way in (beside, walk))
+        for name in graph.quantities:
+            assert np.array_equal(found[name], wanted[name]), (dtype, name)
+
+
+@pytest.mark.parametrize("width", range(len(WIDTHS)))
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_distances_take_the_narrowest_type_that_holds_them(width, more):
+    """A path whose farthest vertex is at the end of what a type holds, beside it rows that end at once."""
+    most = min(int(np.iinfo(WIDTHS[width]).max), 2**17)
+    graph, wanted = a_path(most + more)  # the distance of the last vertex is one less
+    sources = np.zeros(LINE, np.int64)
+    sources[1:] = graph.n - 1
+    rows = np.full((LINE, graph.n), INT32.unreachable, np.int32)
+    rows[0], rows[1:, -1] = np.arange(graph.n), 0
+    beside, _ = ways(graph, "int32")
+    found = beside.of(sources, rows)["q"]
+    assert np.array_equal(found[0], wanted)
+    assert (found[1:, :-1] == INT32.unreachable).all()
+    assert not found[1:, -1].any()
+    assert beside._lanes._narrowest == (width + (more > 0) if width < 2 else 2)
+
+
+def test_hundredths_count_as_hops():
+    rng = np.random.default_rng(3)
+    tails, heads = rng.integers(0, 50, (2, 150))
+    amounts = {"whole": rng.integers(0, 9, 150), "part": rng.random(150)}
+    graph, _ = build_graph(tails, heads, np.full(150, 0.01), n=50, directed=True, quantities=amounts)
+    rows = np.round(rows_from(replace(graph, weights=np.ones(graph.arcs, np.int64)), np.arange(50)) / 100, 10)
+    beside, walk = ways(graph, "float64")
+    found, wanted = (way.of(np.arange(48), rows[:48]) for way in (beside, walk))
+    for name in graph.quantities:
+        assert np.array_equal(found[name], wanted[name])
+
+
+def test_terminals_and_fractions_only():
+    """The lines of the terminals follow those of the vertices; there is no line of whole sums between them."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(10, 80))
+        tails, heads = rng.integers(0, n, (2, 3 * n))
+        graph, _ = build_graph(tails, heads, None, n=n, directed=False, quantities={"part": rng.random(3 * n)})
+        graph = replace(graph, terminals=n // 2)
+        sources = rng.permutation(n)[: n // 16 * 16] if n >= 16 else np.arange(LEAST_ROWS)
+        rows = typed(rows_from(graph, sources), "int32")
+        beside, walk = ways(graph, "int32")
+        for _ in range(2):
+            assert np.array_equal(beside.of(sources, rows)["part"], walk.of(sources, rows)["part"])
+
+
+def test_every_wrong_entry_is_refused_as_the_walk_refuses_it_in_64_lanes():
+    refused = accepted = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        n, limited = int(rng.integers(2, 9)), seed % 2 == 1
+        graph, sources = random_graph(rng, "hops", n), rng.integers(0, n, LINE)
+        rows = typed(rows_from(graph, sources), "int32")
+        beside, walk = ways(graph, "int32", limited=limited)
+        for _ in range(60):
+            i, v = rng.integers(LINE), rng.integers(n)
+            other = rows.copy()
+            other[i, v] = rng.choice([0, 1, max(0, rows[i, v] - 1), rows[i, v] + 1, 254, INT32.unreachable])
+            told = [outcome(way, sources, other) for way in (beside, walk)]
+            assert told[0] == told[1], (seed, i, v, other[i, v])
+            refused, accepted = refused + (told[0] == {}), accepted + (told[0] != {})
+    assert refused > 150
+    assert accepted > 20
+
+
+@pytest.mark.parametrize(("dtype", "wrong"), [("int32", -1), ("int32", FAR + 1), ("float64", -1), ("float64", np.nan)])
+def test_what_is_no_distance_is_refused(dtype, wrong):
+    graph, wanted = a_path(30)
+    sources, unreachable = np.arange(LANES), WORK_TYPES[dtype].unreachable
+    steps = np.arange(30) - sources[:, None]
+    rows = np.where(steps < 0, unreachable, steps).astype(dtype)
+    sums = PathSums(graph, ["q"], WORK_TYPES[dtype], limited=False, targets=None)
+    assert np.array_equal(sums.of(sources, rows)["q"][0], wanted)
+    rows[3, 20] = wrong
+    with pytest.raises(SolveFailed, match="the entry from 3 to 20 is not"):
+        sums.of(sources, rows)
+    rows[3, 20] = 17
+    assert np.array_equal(sums.of(sources, rows)["q"][0], wanted)
+
+
+def test_the_memory_of_a_thread_is_counted():
+    graph = replace(random_graph(np.random.default_rng(1), "hops", 500), terminals=100)
+    beside, _ = ways(graph, "int32")
+    bases = {}
+    for buffer, (lines, orders, starts), _ in beside._lanes._new_spaces():
+        for array in (buffer, lines[0], lines[1], *lines[2], *orders, starts):
+            whole = array
+            while whole.base is not None:
+                whole = whole.base
+            bases[whole.ctypes.data] = whole.nbytes
+    counted = hop_bytes(graph.n, graph.terminals, 2, 1)
+    assert counted == pytest.approx(sum(bases.values()), abs=1000)

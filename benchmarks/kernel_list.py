@@ -181,7 +181,9 @@ def _sums(dtype: str) -> None:
         for kind in ("fractions", "decimals") if dtype == "float64" else ("whole", "unit"):
             graph = make_graph(kind)
             quantities = {"whole": np.ones(graph.arcs, np.int32), "fraction": np.full(graph.arcs, 0.5)}
-            for sources in (None, (1, 2, 3)):  # many sources are searched together, few sources one by one
+            # many sources are searched together, few sources one by one; sums over hops take distances of 8 bits for
+            # more than 32 rows, and of 16 bits for more than 16
+            for sources in (None, tuple(range(25)), (1, 2, 3)):
                 options = Options(dtype=dtype, algorithm="dijkstra", sources=sources, also=("whole", "fraction"))
                 path = Path(folder, "sums.zarr")
                 solve_to_store(replace(graph, quantities=quantities), options, path, overwrite=True)

@@ -70,7 +70,7 @@ class LaneSums:
         own, other = (values[order] for values in quantities)
         self._graph = (into, tails, lengths), (own, other)
         self._moves = graph.arcs <= SPARSE * graph.n
-        self._spaces = Spaces(self._new_space)
+        self._spaces = KeptSpaces(self._new_space)
 
     @staticmethod
     def suits(graph: Graph, weights: Array) -> bool:
@@ -149,7 +149,7 @@ class LaneSums:
         )
 
 
-class Spaces:
+class KeptSpaces:
     """Arrays that threads work with: each set of arrays serves one call at a time, and is kept for the next call.
 
     Args:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.model.rows import Array
-from engine.rows.lane_sums import FAR, Spaces, aligned, arcs_into, by_nearness, side_by_side
+from engine.rows.lane_sums import FAR, KeptSpaces, aligned, arcs_into, by_nearness, side_by_side
 from storage.graph.graph import Graph
 
 Indices = npt.NDArray[np.int64]
@@ -50,7 +50,7 @@ class HopSums:
         into, tails, order = arcs_into(graph)
         own, other = (values[order] for values in quantities)
         self._graph = (into, tails), (own, other)
-        self._spaces = Spaces(self._new_spaces)
+        self._spaces = KeptSpaces(self._new_spaces)
         self._narrowest = 0  # of the types, the first that has held the distances of all rows so far
 
     def add(

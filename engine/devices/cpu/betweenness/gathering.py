@@ -8,15 +8,23 @@ from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)
-def _see(side, u, seen, now, queue, last):  # type: ignore[no-untyped-def]
-    """Append the neighbours of ``u`` that search ``now`` has not seen to the queue; return the end of the queue."""
+def _see(side, u, seen, now, queue, last, limit):  # type: ignore[no-untyped-def]
+    """Append the neighbours of ``u`` that search ``now`` has not seen to the queue; return the end of the queue.
+
+    A queue of ``limit`` vertices is full: the search ends before it visits a further one.  Without this limit, most of
+    the time would be spent on the neighbours of a few vertices that have many.
+    """
     indptr, ends = side
+    if last >= limit:
+        return last
     for e in range(indptr[u], indptr[u + 1]):
         v = ends[e]
         if seen[v] != now:
             seen[v] = now
             queue[last] = v
             last += 1
+            if last == limit:
+                break
     return last
 
 
@@ -57,8 +65,8 @@ def gather_near(out, into, sources, together, looks):  # type: ignore[no-untyped
                 if place[u] >= 0:
                     order[count + found] = place[u]
                     found += 1
-                last = _see(out, u, seen, searches, queue, last)
-                last = _see(into, u, seen, searches, queue, last)
+                last = _see(out, u, seen, searches, queue, last, limit)
+                last = _see(into, u, seen, searches, queue, last, limit)
             searches += 1
             if found == together:
                 for i in range(count, count + found):

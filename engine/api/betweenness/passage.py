@@ -277,8 +277,14 @@ class PassageRun:
         """Search from a few sources; return the predicted seconds for all sources, and the number of sources tried."""
         clock, team = PhaseClock(monitor), Team(1)
         batches, all_rows = self._searches.samples(TRIED)
+        began = time.perf_counter()
         with told_of_compiling(clock):
-            self._searches.run(team, _Silent(monitor), batches[0])  # not timed, because it may load or compile kernels
+            self._searches.run(team, _Silent(monitor), batches[0])
+        seconds = (time.perf_counter() - began) / len(batches[0]) * all_rows / self._threads
+        if len(batches) == 1 and seconds < LONG:
+            clock.stop()
+            return seconds, len(batches[0])
+        # perhaps kernels were loaded or compiled meanwhile, so the time is taken again
         began, tried = time.perf_counter(), 0
         for rows in batches:
             if tried and time.perf_counter() - began >= TRIAL:

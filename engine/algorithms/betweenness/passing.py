@@ -26,6 +26,7 @@ from engine.devices.cpu.betweenness.accumulating import (
     pass_packed,
     pass_wide,
 )
+from engine.devices.cpu.betweenness.vectors import LANES
 from engine.devices.cpu.team import Team
 from engine.model.progress import Monitor
 from storage.errors import InvalidRequest, SolveFailed
@@ -106,7 +107,7 @@ class Passed:
     lengths: Floats
 
 
-def thread_bytes(n: int, arcs: int, task: PassingTask, *, together: bool) -> int:
+def thread_bytes(n: int, arcs: int, task: PassingTask, *, together: bool, hops: bool) -> int:
     """Estimate the bytes of memory that a thread takes.
 
     Args:
@@ -114,12 +115,14 @@ def thread_bytes(n: int, arcs: int, task: PassingTask, *, together: bool) -> int
         arcs: number of arcs.
         task: what is counted.
         together: whether the thread searches from several sources at the same time; otherwise from one at a time.
+        hops: whether all arcs weigh the same.
     """
     sums = n * (8 + 16 * task.ends) + 8 * arcs * task.arcs
     if not together:
         return sums + 56 * n
-    # rows of distances; counts and lengths of sixteen sources at each vertex; lists of vertices; lists of tight arcs
-    return sums + min(HELD_BYTES, 4 * n * HELD_ROWS) + 470 * n + (6 + 8 * task.arcs) * arcs
+    # rows of distances; counts, lengths, with hops also shares, of sixteen sources at each vertex; lists of vertices;
+    # lists of tight arcs
+    return sums + min(HELD_BYTES, 4 * n * HELD_ROWS) + (470 + 8 * LANES * hops) * n + (6 + 8 * task.arcs) * arcs
 
 
 class PassingSearches:

@@ -13,6 +13,7 @@ from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.betweenness.accumulating import DONE
 from engine.devices.cpu.betweenness.gathering import gather_near
+from engine.devices.cpu.betweenness.levels import DISTANCES
 from engine.devices.cpu.betweenness.together import pass_together
 from engine.devices.cpu.betweenness.vectors import LANES, Mask
 from engine.devices.cpu.bfs_bits import BreadthFirst
@@ -140,6 +141,8 @@ class RowPasses:
         )
         places = np.empty(n, np.int32), np.zeros(n, Mask)
         taken = np.empty(LANES * n + 1, np.int32), np.empty(LANES * n + 1, Mask)
+        shares = aligned(n if self._unit else 0, np.dtype(np.float64))
+        spare = shares.reshape(-1).view(np.int32)[: 3 * DISTANCES * len(shares)].reshape(3, -1)
         return (
             aligned(n, self._kind.dtype),
             np.empty(n, np.int32),
@@ -152,9 +155,8 @@ class RowPasses:
             taken,
             (self.PASSES, self.MANY if self._unit else n + 1),
             np.zeros(len(self._kept), np.uint32),
-            aligned(n, np.dtype(np.float64)),
-            aligned(n, np.dtype(np.float64)),
-            np.zeros((4, LANES)),
+            spare,
+            (aligned(n, np.dtype(np.float64)), aligned(n, np.dtype(np.float64)), shares, np.zeros((4, LANES))),
         )
 
 

@@ -212,7 +212,8 @@ class PassageRun:
         if self._there:
             return 0
         size, together = self._passage.size, self._searches.together(self._rows)
-        each = thread_bytes(size, len(self._passage.arcs.heads), self._task, together=together)
+        arcs = self._passage.arcs
+        each = thread_bytes(size, len(arcs.heads), self._task, together=together, hops=len(arcs.weights) == 0)
         return (threads or self._threads) * each
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL, verdict
+from engine.devices.cpu.betweenness.levels import count_levels, hand_back_levels, list_levels
 from engine.devices.cpu.betweenness.ordering import order_vertices, sort_roughly
 from engine.devices.cpu.betweenness.sinks import add_sinks
 from engine.devices.cpu.betweenness.vectors import (
@@ -40,6 +41,9 @@ from engine.graph.kernels import njit
 #: paths (MOST), the flow that arrived (ARRIVED), the factor by which all flow of the source is multiplied (TIMES), and
 #: the flow that left (LEFT).
 MOST, ARRIVED, TIMES, LEFT = 0, 1, 2, 3
+#: The vertices of a group are taken by ascending distance if the group before has less than this number of entries by
+#: distance for each of its entries in one order: an entry by distance takes about half the time (decision 264).
+DEAR = 2
 
 
 @njit(nogil=True, cache=True)
@@ -235,28 +239,43 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
             ``walk``, ``space``, ``order``, ``taken`` and ``limits`` of
             :func:`engine.devices.cpu.betweenness.ordering.order_vertices`;
             ``flags``, uint32, shape (n,), all 0;
-            ``paths`` and ``coeff``, float64, shape (n, LANES), and ``told``, float64, shape (4, LANES).
+            ``spare``, work space of :func:`engine.devices.cpu.betweenness.levels.list_levels`, empty if some arc has
+            another length than 1;
+            ``lines``: ``paths``, ``coeff`` and ``shares``, float64, shape (n, LANES), and ``told``, float64, shape (4,
+            LANES).  ``shares`` may use the memory of ``spare``, and may be empty if ``spare`` is.
         out: sums of this thread, to which this adds: ``vertices``, ``begins``, ``ends`` and ``over`` of
             :func:`engine.devices.cpu.betweenness.accumulating.pass_hops`.
 
     Returns:
         ``DONE``, or the code of an error (``verdict``); after an error the sums are incomplete.
     """
-    columns, keys, counts, before, moved, walk, places, order, taken, limits, flags, paths, coeff, told = space
+    columns, keys, counts, before, moved, walk, places, order, taken, limits, flags, spare, lines = space
     vertices, begins, arrivals, over = out
-    far, lines = np.int32(found[1]), (paths, coeff, told)
+    far, (paths, coeff, _, told) = np.int32(found[1]), lines
+    known, levels, better = (columns, far), (order, taken, spare, counts), False
     for at in range(0, len(rows), LANES):
-        some = rows[at : at + LANES]
+        some, levelled = rows[at : at + LANES], 0
         reached = _put_side_by_side(found, at, len(some), columns, keys)
         _list_tight(arcs[0], columns, far, before, moved)
         begin(task, some, flags, told)
-        sort_roughly(keys, order, counts)
-        size = order_vertices((before, flags, columns, far), walk, places, order, taken, limits)
-        done = taken[0][:size], taken[1][:size]
-        if _count(before, flags, done, paths, coeff, told) != reached:
+        if better or at == 0:
+            levelled, met = list_levels(columns, far, before[0], levels)
+        if better and levelled:
+            size, members = levelled, order[:met]
+            counted = count_levels(before, flags, members, (taken[0][:size], taken[1][:size]), (paths, coeff, told))
+        else:
+            sort_roughly(keys, order, counts)
+            size = order_vertices((before, flags, columns, far), walk, places, order, taken, limits)
+            counted = _count(before, flags, (taken[0][:size], taken[1][:size]), paths, coeff, told)
+        if counted != reached:
             return UNEQUAL
-        add_sinks(arcs[1], (columns, far), flags, lines, kept, (arrivals, over))
-        hand_back((before, moved), flags, done, lines, kept, (vertices, arrivals, over))
+        done, sums = (taken[0][:size], taken[1][:size]), (vertices, arrivals, over)
+        add_sinks(arcs[1], known, flags, (paths, coeff, told), kept, (arrivals, over))
+        if better and levelled:
+            hand_back_levels((before, moved), flags, (members, done), known, lines, kept, sums)
+        else:
+            hand_back((before, moved), flags, done, (paths, coeff, told), kept, sums)
+            better = 0 < levelled < DEAR * size
         said = finish(task, some, flags, told, begins)
         if said != DONE:
             return said

@@ -233,6 +233,20 @@ def equal(typing, mine, length):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def least_length(typing, mine):  # type: ignore[no-untyped-def]
+    """Return the least of sixteen lengths, int32, none below 0."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        called = f"llvm.vector.reduce.umin.v{LANES}i32"
+        reduce = builder.module.globals.get(called)
+        if reduce is None:
+            reduce = ir.Function(builder.module, ir.FunctionType(_I32, [_STEPS]), called)
+        return builder.call(reduce, [args[0]])
+
+    return types.int32(lengths), codegen
+
+
+@intrinsic
 def same_length(typing, value):  # type: ignore[no-untyped-def]
     """Return sixteen lengths that are all ``value``."""
 

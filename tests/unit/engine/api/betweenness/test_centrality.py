@@ -86,6 +86,17 @@ def test_a_trial_takes_sources_together_as_the_searches_do(monkeypatch):
     np.testing.assert_allclose(asked.run().values, right, rtol=1e-12)
 
 
+@pytest.mark.parametrize(("long", "runs"), [(1e9, 1), (0.0, 2)])
+def test_a_trial_is_repeated_only_if_it_predicts_long_searches(long, runs, monkeypatch):
+    monkeypatch.setattr(passage, "LITTLE", 0)
+    monkeypatch.setattr(passage, "LONG", long)
+    ran, run = [], passage.PassingSearches.run
+    monkeypatch.setattr(passage.PassingSearches, "run", lambda *given: ran.append(1) or run(*given))
+    plan = Centrality(path(300), Options(threads=1, device="cpu")).make_plan()
+    assert (len(ran), plan.tried) == (runs, 64)
+    assert plan.seconds > 0
+
+
 def test_little_memory_makes_searches_one_after_the_other():
     ring = np.arange(20_000)
     graph = build_graph(ring, np.roll(ring, 1), None, directed=False)[0]

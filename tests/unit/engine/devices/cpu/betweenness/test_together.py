@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import dijkstra
 from engine.algorithms.betweenness.acyclic import ForwardPasses
 from engine.algorithms.betweenness.numbering import number_arcs
 from engine.algorithms.betweenness.rows import RowPasses
-from engine.devices.cpu.betweenness import together
+from engine.devices.cpu.betweenness import gathering, together
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL
 from engine.devices.cpu.betweenness.gathering import gather_near
 from engine.devices.cpu.betweenness.ordering import order_vertices
@@ -174,6 +174,15 @@ def test_sources_near_each_other_are_gathered():
     apart = build_graph([0], [1], None, n=30, directed=False)[0]
     side = apart.indptr.astype(np.int64), apart.heads
     assert np.array_equal(gather_near(side, side, np.arange(30), LANES, np.array([64])), np.arange(30))
+
+
+def test_a_search_for_near_sources_reads_no_neighbours_that_it_will_not_visit():
+    star, seen, queue = (np.array([0, 50, 50]), np.arange(1, 51, dtype=np.int32)), np.full(51, -1), np.full(51, -1)
+    assert gathering._see(star, 0, seen, 7, queue, 1, 9) == 9
+    assert queue.tolist() == [-1, *range(1, 9)] + [-1] * 42
+    assert np.flatnonzero(seen == 7).tolist() == list(range(1, 9))
+    assert gathering._see(star, 0, seen, 8, queue, 9, 9) == 9
+    assert not np.any(seen == 8)
 
 
 def test_sources_without_arcs_are_left_out():

@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from engine.algorithms.eliminated import Eliminated
 from engine.devices.cpu.backend import CpuBackend
-from engine.devices.cpu.relax import ITEM_BYTES, close_whole, relax_item
+from engine.devices.cpu.relax import ITEM_BYTES, better_of, close_whole, relax_item
 from engine.devices.cpu.team import fetch_add
 from engine.devices.cpu.vector import TILE_VECTORS, VECTOR_BYTES, copy_run
 from engine.graph.kernels import njit
 from engine.graph.partition import Parts
-from engine.model.backend import Array
+from engine.model.backend import Array, Signs
 from engine.model.blocks import GRAIN, LEAF
 from engine.model.dtypes import WorkType
 
@@ -140,19 +140,20 @@ def _place(position, start, stop, border):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _assemble(i, tree, arcs, results, front, far):  # type: ignore[no-untyped-def]
+def _assemble(i, tree, arcs, results, front, form):  # type: ignore[no-untyped-def]
     """Fill the *front* of a part, the matrix of lengths among its vertices and border: over single arcs, and through
     the parts below.
     """
     starts, ends, borders, below, begin_below = tree
     tails, heads, weights, begin = arcs
+    far, _, by_bits, _ = form
     rests, rest_at = results[4], results[5]
     start, stop = starts[i], starts[i + 1]
     border = borders[ends[i] : ends[i + 1]]
     side = stop - start + len(border)
     front[: side * side] = far
     for v in range(side):
-        front[v * side + v] = 0
+        front[v * side + v] = 1 if by_bits is None else 0
     for e in range(begin[i], begin[i + 1]):
         row = _place(tails[e], start, stop, border)
         front[row * side + _place(heads[e], start, stop, border)] = weights[e]
@@ -167,7 +168,7 @@ def _assemble(i, tree, arcs, results, front, far):  # type: ignore[no-untyped-de
             row, source = places[u] * side, rest_at[part] + u * k
             for v in range(k):
                 place = row + places[v]
-                front[place] = min(front[place], rests[source + v])
+                front[place] = better_of(front[place], rests[source + v], by_bits)
     return side
 
 
@@ -178,7 +179,7 @@ def _eliminate_part(i, tree, arcs, results, spaces, form, buffers):  # type: ign
     far, most, by_bits, directed = form
     flat, upward, across, lengths_at, rests, rest_at, table, wide = results
     size = tree[0][i + 1] - tree[0][i]
-    side = _assemble(i, tree, arcs, results, front, far)
+    side = _assemble(i, tree, arcs, results, front, form)
     depth = side - size
     own, out, back = (front, np.int64(0), side), (front, size, side), (front, size * side, side)
     _close(own, size, spare, form, buffers)
@@ -258,7 +259,7 @@ class SmallParts:
             selected ones are already in them.
         small: mask of the parts to compute, shape (parts,).
         kind: the working type.
-        nonnegative: promises that no arc is negative.
+        nonnegative: what is known about the weights.
         directed: whether lengths differ in the two directions.
     """
 
@@ -269,7 +270,7 @@ class SmallParts:
         small: npt.NDArray[np.bool_],
         kind: WorkType,
         *,
-        nonnegative: bool,
+        nonnegative: Signs,
         directed: bool,
     ) -> None:
         self._backend, self._parts, self._small, self._kind = backend, found.parts, small, kind

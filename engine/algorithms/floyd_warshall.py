@@ -21,7 +21,7 @@ import numpy as np
 
 from engine.algorithms.products import clamp_diagonal, multiply, settle_all
 from engine.devices.rounds import Action, RoundOrder
-from engine.model.backend import Array
+from engine.model.backend import Array, Signs
 from engine.model.blocks import LEAF, PIVOT, STRIPE, Span, cut
 from engine.model.progress import Monitor
 from engine.planning.cost_dense import blocked_updates, kleene_updates, split_point
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def recursive(
-    backend: CpuBackend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
+    backend: CpuBackend, d: Array, *, nonnegative: Signs, symmetric: bool = False, monitor: Monitor | None = None
 ) -> None:
     """Turn the matrix of arc weights into the matrix of distances (close it), in the recursive order.
 
@@ -52,7 +52,7 @@ def recursive(
 
 
 def blocked(
-    backend: CpuBackend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
+    backend: CpuBackend, d: Array, *, nonnegative: Signs, symmetric: bool = False, monitor: Monitor | None = None
 ) -> None:
     """Turn the matrix of arc weights into the matrix of distances (close it), in rounds of PIVOT vertices.
 
@@ -80,7 +80,7 @@ class _Solve:
     A *span* is a range of vertices.
     """
 
-    def __init__(self, backend: CpuBackend, d: Array, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
+    def __init__(self, backend: CpuBackend, d: Array, nonnegative: Signs, symmetric: bool, monitor: Monitor) -> None:
         self._backend, self._d, self._monitor = backend, d, monitor
         self._nonnegative, self._symmetric = nonnegative, symmetric
         self._stripe = np.empty(0, d.dtype)

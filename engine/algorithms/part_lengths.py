@@ -14,7 +14,7 @@ from engine.algorithms import floyd_warshall
 from engine.algorithms.eliminated import Eliminated, Mask, PartRecorder, tables_of
 from engine.algorithms.products import multiply
 from engine.graph.partition import Lengths, Parts
-from engine.model.backend import Array
+from engine.model.backend import Array, Signs
 from engine.model.blocks import LEAF
 from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
@@ -32,7 +32,7 @@ SMALL: Final = 2**24
 
 
 def find_lengths(
-    backend: CpuBackend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
+    backend: CpuBackend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: Signs, monitor: Monitor
 ) -> Lengths:
     """Find the lengths inside all parts, to and from their borders, and to the parts above.
 
@@ -41,7 +41,7 @@ def find_lengths(
         graph: the graph; negative arcs are allowed for integers, negative cycles are not.
         parts: the parts of the graph.
         kind: the working type.
-        nonnegative: promises that no arc is negative.
+        nonnegative: what is known about the weights.
         monitor: receives the progress, in updates.
 
     Raises:
@@ -61,7 +61,7 @@ class PartWork:
         graph: the graph.
         parts: the parts of the graph.
         kind: the working type.
-        nonnegative: promises that no arc is negative.
+        nonnegative: what is known about the weights.
         monitor: receives the progress, in updates.
     """
 
@@ -69,7 +69,7 @@ class PartWork:
     graph: Graph
     parts: Parts
     kind: WorkType
-    nonnegative: bool
+    nonnegative: Signs
     monitor: Monitor
 
     def find(self, journal: PartRecorder | None = None) -> tuple[Array, Eliminated]:
@@ -143,7 +143,7 @@ class PartWork:
         size, border, front = len(table), self.parts.border(i), arcs.front(i)
         for c in below:
             if len(self.parts.border(c)):
-                join(front, arcs.local(i, self.parts.border(c)), found.rest(c))
+                join(front, arcs.local(i, self.parts.border(c)), found.rest(c), self.nonnegative)
         own, out, back = front[:size, :size], front[:size, size:], front[size:, :size]
         part = _OnePart(self.monitor)
         self._close(own, part)
@@ -257,11 +257,11 @@ class _Arcs:
     def front(self, i: int) -> Array:
         """Return the matrix of arc weights among the vertices of part ``i`` and its border.
 
-        The diagonal is 0; where there is no arc, the entry is *unreachable*.
+        The diagonal is 0, or 1 for products; where there is no arc, the entry is *unreachable*.
         """
         side = int(self._parts.starts[i + 1] - self._parts.starts[i]) + len(self._parts.border(i))
         front = np.full((side, side), self._kind.sentinel(), self._kind.dtype)
-        front[np.arange(side), np.arange(side)] = 0
+        front[np.arange(side), np.arange(side)] = self._kind.itself
         some = slice(self._begin[i], self._begin[i + 1])
         front[self.local(i, self._tails[some]), self.local(i, self._heads[some])] = self._weights[some]
         return front

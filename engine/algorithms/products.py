@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from engine.model.backend import Array
+from engine.model.backend import Array, Signs
 from engine.model.blocks import GRAIN, cut, triangle
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
@@ -22,7 +22,7 @@ SIDE: Final = 2048
 
 
 def multiply(
-    backend: CpuBackend, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False, monitor: Monitor
+    backend: CpuBackend, c: Array, a: Array, b: Array, *, nonnegative: Signs, upper: bool = False, monitor: Monitor
 ) -> None:
     """Set C to min(C, A (x) B), the min-plus product, piece by piece.
 

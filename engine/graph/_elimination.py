@@ -356,18 +356,22 @@ def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def join(front, at, lengths):  # type: ignore[no-untyped-def]
-    """Set front[at[i], at[j]] to the minimum of itself and lengths[i, j], in place.
+def join(front, at, lengths, by_bits):  # type: ignore[no-untyped-def]
+    """Set front[at[i], at[j]] to the minimum of itself and lengths[i, j], in place; for products to the maximum.
 
     Args:
         front: square array of lengths.
         at: shape (k,): indices of rows and columns of ``front``.
         lengths: shape (k, k): lengths between the vertices of ``at``.
+        by_bits: None for products; any other value makes no difference.
     """
     for i in range(len(at)):
         row = front[at[i]]
         for j in range(len(at)):
-            row[at[j]] = min(row[at[j]], lengths[i, j])
+            if by_bits is None:
+                row[at[j]] = max(row[at[j]], lengths[i, j])
+            else:
+                row[at[j]] = min(row[at[j]], lengths[i, j])
 
 
 @njit(nogil=True, cache=True)

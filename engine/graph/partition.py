@@ -261,7 +261,9 @@ def _pattern(graph: Graph) -> _Pattern:
     return _Pattern(both.indptr, both.indices)
 
 
-def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
+def with_trial(
+    profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine, *, patient: bool = False
+) -> Problem:
     """Make a trial partition if it may save more time than it takes.
 
     The trial may take only a small share of the time of ``plan``.  It is abandoned as soon as the borders are so large
@@ -272,6 +274,7 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
         problem: the problem that the graph poses.
         plan: the plan without a partition.
         machine: rates and memory.
+        patient: whether to wait for kernels that are not compiled even if the solve is short.
 
     Returns:
         ``problem`` with the sizes of its parts, or with the reason why there are none.
@@ -284,14 +287,16 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
         times = f"{about_seconds(took)}, and all of {plan.algorithm} {seconds_text(work)}"
         return changed(problem, no_parts=f"a trial partition takes {times}")
     try:
-        with _patience(work):
+        with nullcontext() if patient else _patience(work):
             return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)
     except NotCompiledError:
         why = f"kernels that find parts are not compiled here, and all of {plan.algorithm} takes {seconds_text(work)}"
         return replace(problem, no_parts=why)
 
 
-def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
+def with_bridges(
+    profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine, *, patient: bool = False
+) -> Problem:
     """Partition a graph that single vertices divide into much smaller pieces.
 
     Dense pieces that are joined by bridges, as in barbells and lollipops, are solved one by one in a fraction of the
@@ -299,10 +304,7 @@ def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: M
     because measuring can take longer than such a solve.
 
     Args:
-        profile: the graph.
-        problem: the problem that the graph poses.
-        plan: the plan without a partition.
-        machine: rates and memory.
+        profile, problem, plan, machine, patient: as for :func:`with_trial`.
 
     Returns:
         ``problem`` with the sizes of its parts; ``problem`` itself if the pieces are not much smaller than the graph.
@@ -316,7 +318,7 @@ def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: M
     if work * LOOK_SHARE < look or work < BRIDGED_SECONDS * size:
         return problem
     try:
-        with _patience(work):
+        with nullcontext() if patient else _patience(work):
             left = _cubes(profile.graph) / max(1, problem.n) ** 3 / BRIDGED_RATE
             if work * (1 - left) < BRIDGED_SECONDS * size:
                 return problem

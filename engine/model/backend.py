@@ -14,6 +14,9 @@ from engine.model.rows import FoundFacts, KnownRows
 
 Array = npt.NDArray[np.generic]
 _Form = TypeVar("_Form")
+#: What is known about the entries of blocks that are relaxed: True if none is below zero, False if some may be.  None
+#: says that entries are products of probabilities: they are multiplied in place of added, and the greatest is kept.
+Signs = bool | None
 #: Called with the numbers of finished rows of a batch, int64, and with the facts of these rows; None in place of facts
 #: that are not known.
 RowsDone = Callable[[npt.NDArray[np.int64], FoundFacts | None], None]

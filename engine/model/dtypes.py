@@ -27,12 +27,14 @@ class WorkType:
             not overflow.
         largest_signed: the largest absolute value of a distance where some arcs are negative; below zero if the type
             does not allow negative arcs.
+        itself: the value of the path without arcs, from a vertex to itself.
     """
 
     name: str
     unreachable: float
     largest: float
     largest_signed: float
+    itself: float = 0
 
     @cached_property
     def dtype(self) -> np.dtype[np.generic]:
@@ -74,6 +76,8 @@ WORK_TYPES: Final = MappingProxyType(
         "float64": WorkType("float64", float("inf"), float("inf"), float("inf")),
     }
 )
+#: The type of products of probabilities, of which the greatest is wanted; they take the place of distances.
+PRODUCTS: Final = WorkType("float64", 0, 1, 1, itself=1)
 #: ``WORK_TYPES`` with NumPy types as keys, because finding the name of a NumPy type takes microseconds.
 _BY_DTYPE: Final = {kind.dtype: kind for kind in WORK_TYPES.values()}
 

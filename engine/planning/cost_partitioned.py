@@ -37,11 +37,18 @@ def estimate(setting: Setting) -> Candidate:
     seconds = updates / (rate * SWEEP_EFFICIENCY) + entries * ENTRY_SECONDS / machine.threads
     sweep = Phase("sweep", seconds, updates=updates)
     write = setting.written
-    own = size * (facts.entries + machine.threads * (SWEEP_ROWS + 8) * problem.n) + 60 * problem.arcs + 40 * problem.n
+    own = swept_bytes(setting, facts)
     beside = machine.resident + PROCESS_BYTES + own
     batch = batch_rows(problem.n, problem.rows, size, threads=machine.threads, memory=machine.memory, beside=beside)
     memory = own + size * 2 * batch * problem.n
     return candidate(setting, "partitioned", (prepare, sweep, write), memory=memory, batch=batch)
+
+
+def swept_bytes(setting: Setting, facts: PartsFacts) -> int:
+    """Return the bytes of the parts, of their lengths and of the rows that threads sweep, without finished rows."""
+    problem, threads = setting.problem, setting.machine.threads
+    swept = facts.entries + threads * (SWEEP_ROWS + 8) * problem.n
+    return setting.kind.itemsize * swept + 60 * problem.arcs + 40 * problem.n
 
 
 def estimate_device(setting: Setting) -> Candidate:

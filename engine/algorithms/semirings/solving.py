@@ -15,6 +15,7 @@ from engine.algorithms.semirings.writer import RowWriter
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.searches import Done, Piece, Searches
 from engine.devices.cpu.semirings.value_facts import value_facts
+from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.rows import Sink
 from engine.rows.pipeline import RowPipeline, place_of
@@ -28,13 +29,18 @@ Indices = npt.NDArray[np.int64]
 TREE: Final = "spanning-tree"
 MERGED: Final = "merged-components"
 PRODUCT: Final = "product-search"
+#: Products over parts with small borders, and over the whole graph as one part.
+PARTS: Final = "partitioned"
+DENSE: Final = "floyd-warshall"
+#: All algorithms for products.
+OF_PRODUCTS: Final = (PRODUCT, PARTS, DENSE)
 REACHED: Final = "components"
 #: Most rows that one thread takes at a time.
 PIECE: Final = 64
 
 
 def algorithm_of(semiring: Semiring, graph: Graph) -> str:
-    """Return the name of the algorithm for a graph.
+    """Return the name of the algorithm for a graph; for products, planning may choose ``PARTS`` or ``DENSE`` instead.
 
     Bottlenecks of undirected graphs without terminals need no searches.  If all arcs weigh the same, bottlenecks follow
     from reachability.
@@ -57,14 +63,30 @@ def rows_bytes(algorithm: str, graph: Graph, itemsize: int) -> int:
     return lanes_bytes(size) if algorithm == PRODUCT else 0
 
 
-def writer_of(context: SolveContext, graph: Graph, targets: Indices) -> RowWriter:
-    """Return the writer of the rows of a solve.
+def writer_of(context: SolveContext, profile: GraphProfile, targets: Indices) -> RowWriter:
+    """Prepare a solve, and return the writer of its rows.
 
     Args:
         context: the solve.
-        graph: the graph, in which no path passes through a terminal.
+        profile: the graph, in which no path passes through a terminal.
         targets: vertex index of each column.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
     """
+    name, threads, monitor = context.plan.algorithm, context.plan.threads, context.monitor
+    if name in (PARTS, DENSE):
+        from engine.algorithms.semirings.parts import PartRows
+
+        return PartRows(profile, targets, len(context.rectangle.rows), threads, monitor, whole=name == DENSE)
+    monitor.begin("prepare", profile.graph.arcs, "arcs")
+    writer = _searched(context, profile.graph, targets)
+    monitor.step(profile.graph.arcs)
+    return writer
+
+
+def _searched(context: SolveContext, graph: Graph, targets: Indices) -> RowWriter:
+    """Return the writer of rows that are not found over parts; the arguments are those of :func:`writer_of`."""
     from engine.algorithms.semirings.bottlenecks import LineRows, MergedRows, Ranks
     from engine.algorithms.semirings.products import ProductRows
     from engine.algorithms.semirings.reaching import ReachedRows
@@ -89,19 +111,16 @@ def run(context: SolveContext) -> None:
         SolveFailed: a product is too small for float64.
     """
     plan, asked, sink = context.plan, context.rectangle, context.sink
-    arcs = context.profile.graph.arcs
-    context.monitor.begin("prepare", arcs, "arcs")
     profile, opened = context.profile.open(asked)
-    writer = writer_of(context, profile.graph, opened.columns)
-    context.monitor.step(arcs)
+    writer = writer_of(context, profile, opened.columns)
     sources, own = asked.rows, own_columns(asked)
     itself = SEMIRINGS[plan.semiring].itself
     shape = len(sources), len(opened.columns)
-    place = place_of(sink, plan.dtype)
+    place, most = place_of(sink, plan.dtype), writer.piece or PIECE
     if place is None:
         filled = -(-writer.at_once // sink.tile[0]) * sink.tile[0]  # rows of whole tiles that fill the lanes of a block
         whole = filled if filled <= plan.batch else sink.tile[0]
-        batches = RowBatches(len(sources), whole, plan.batch, plan.threads * PIECE, PIECE * plan.threads)
+        batches = RowBatches(len(sources), whole, plan.batch, plan.threads * most, most * plan.threads)
         buffers = [np.empty((batches.most, shape[1]), plan.dtype) for _ in range(2 if batches.most < shape[0] else 1)]
     else:
         batches, buffers = RowBatches(len(sources), 1, len(sources), first=len(sources)), [place]
@@ -118,7 +137,7 @@ def run(context: SolveContext) -> None:
 
     def begin(rows: range, block: Array) -> Searches:
         order = writer.together(sources[rows.start : rows.stop])
-        return Searches(piece_of(rows, order[first : first + PIECE], block) for first in range(0, len(rows), PIECE))
+        return Searches(piece_of(rows, order[first : first + most], block) for first in range(0, len(rows), most))
 
     context.monitor.begin("search", shape[0], "rows")
     backend = CpuBackend(plan.threads)

@@ -16,9 +16,11 @@ class RowWriter:
 
     Attributes:
         at_once: the number of rows that are found in about the time of a single row.
+        piece: most rows that one thread takes at a time; None for the usual number.
     """
 
     at_once = 1
+    piece: int | None = None
 
     def together(self, sources: Indices) -> Indices:
         """Return indices into ``sources``, shape (k,), in an order in which sources whose rows are best found at the

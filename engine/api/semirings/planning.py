@@ -9,16 +9,28 @@ import numpy as np
 
 from engine.algorithms.semirings.components import most_needed
 from engine.algorithms.semirings.products import lanes_bytes
-from engine.algorithms.semirings.solving import MERGED, PIECE, PRODUCT, REACHED, TREE, algorithm_of, rows_bytes
+from engine.algorithms.semirings.solving import (
+    MERGED,
+    OF_PRODUCTS,
+    PIECE,
+    PRODUCT,
+    REACHED,
+    TREE,
+    algorithm_of,
+    rows_bytes,
+)
 from engine.api.planning import store_bytes
+from engine.api.semirings.by_parts import chosen, problem_for
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_vertices
+from engine.model.dtypes import PRODUCTS
 from engine.model.plan import Candidate, Phase, Plan
-from engine.model.problem import Machine, Options
+from engine.model.problem import Machine, Options, Problem, changed
+from engine.planning import cost_partitioned
 from engine.planning.binding import bind_plan
 from engine.planning.constants import CREATE_SECONDS, SEAL_SECONDS, START_SECONDS
-from engine.planning.cost import most_threads
+from engine.planning.cost import Setting, most_threads
 from engine.planning.refusal import about_seconds, gib
 from engine.streaming.checkpoint import resumable
 from storage.errors import Conflict, DoesNotFit, InvalidRequest
@@ -61,7 +73,8 @@ def plan_semiring(
         Conflict: the checkpoint is of another semiring.
         DoesNotFit: memory or disk is too small.
     """
-    graph = GraphProfile.of(graph).graph
+    profile = GraphProfile.of(graph)
+    graph = profile.graph
     semiring = checked(graph, options)
     found = resumable(out, resume=resume)
     if found is not None and semiring_of(found.identity) != semiring.name:
@@ -72,40 +85,100 @@ def plan_semiring(
     kind, why = _type_of(graph, semiring, options.dtype)
     rectangle = Rectangle.of(options, graph.n)
     shape, itemsize = (len(rectangle.rows), len(rectangle.columns)), np.dtype(kind).itemsize
-    algorithm = algorithm_of(semiring, graph)
-    machine = most_threads(
-        survey(out=out, memory=options.memory, threads=options.threads),
-        lambda on: _batch(algorithm, graph, shape, itemsize, on)[1],
-    )
-    batch, memory = _batch(algorithm, graph, shape, itemsize, machine)
     disk = 0 if out is None else store_bytes(graph, matrix_bytes(shape, itemsize))
+    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    if semiring.name == "max-times":
+        kept = None if found is None else str(found.record["algorithm"])
+        machine, candidate = _products(profile, options, machine, (shape, disk), kept)
+    else:
+        machine, candidate = _searched(algorithm_of(semiring, graph), graph, machine, (shape, itemsize, disk))
     there = None if machine.disk is None else machine.disk + (0 if found is None else found.bytes)
-    _check_fits(semiring, memory, machine.memory, "memory", "fewer sources or a larger --memory")
+    _check_fits(semiring, candidate.memory, machine.memory, "memory", "fewer sources or a larger --memory")
     if there is not None:
         _check_fits(semiring, disk, there, "disk", "fewer sources or targets, or a larger disk")
-    phases = _phases(algorithm, graph, shape, machine)
-    seconds = sum(phase.seconds for phase in phases) + START_SECONDS
-    seconds += 0 if out is None else CREATE_SECONDS + SEAL_SECONDS
-    candidate = Candidate(algorithm, memory, disk, seconds, phases, batch=batch)
+    seconds = candidate.seconds + START_SECONDS + (0 if out is None else CREATE_SECONDS + SEAL_SECONDS)
+    candidate = changed(candidate, seconds=seconds)
     plan = Plan(
-        algorithm=algorithm,
+        algorithm=candidate.algorithm,
         dtype=kind,
         device="cpu",
         threads=machine.threads,
         shape=shape,
-        memory=memory,
+        memory=candidate.memory,
         disk=disk,
         seconds=seconds,
-        reason=f"{algorithm} finds the {semiring.title} ({semiring.name}): {about_seconds(seconds)} and "
-        f"{gib(memory)} of memory",
+        reason=f"{candidate.algorithm} finds the {semiring.title} ({semiring.name}): {about_seconds(seconds)} and "
+        f"{gib(candidate.memory)} of memory",
         dtype_reason=why,
         device_reason="other semirings than min-plus are solved on processors",
-        phases=phases,
+        phases=candidate.phases,
         candidates=(candidate,),
-        batch=batch,
+        batch=candidate.batch,
         semiring=semiring.name,
     )
     return bind_plan(plan, graph, options)
+
+
+def _searched(
+    algorithm: str, graph: Graph, machine: Machine, result: tuple[tuple[int, int], int, int]
+) -> tuple[Machine, Candidate]:
+    """Return the machine with as many threads as memory suffices for, and the candidate of an algorithm that finds rows
+    without parts.
+
+    Args:
+        algorithm: the name of the algorithm.
+        graph: the graph.
+        machine: the machine.
+        result: the shape of the result, the bytes of an entry, and the bytes of the store.
+    """
+    shape, itemsize, disk = result
+    machine = most_threads(machine, lambda on: _batch(algorithm, graph, shape, itemsize, on)[1])
+    batch, memory = _batch(algorithm, graph, shape, itemsize, machine)
+    phases = _phases(algorithm, graph, shape, machine)
+    seconds = sum(phase.seconds for phase in phases)
+    return machine, Candidate(algorithm, memory, disk, seconds, phases, batch=batch)
+
+
+def _products(
+    profile: GraphProfile, options: Options, machine: Machine, result: tuple[tuple[int, int], int], kept: str | None
+) -> tuple[Machine, Candidate]:
+    """Return the machine with as many threads as memory suffices for, and the candidate for products.
+
+    Args:
+        profile: the graph.
+        options: the user's options.
+        machine: the machine.
+        result: the shape of the result, and the bytes of the store.
+        kept: the algorithm that has found the rows of a checkpoint; None without one.
+
+    Raises:
+        InvalidRequest: the options ask for an algorithm that does not suit the graph.
+    """
+    opened, (shape, disk), asked = profile.open(Rectangle.of(options, profile.graph.n))[0], result, options.algorithm
+    name = kept if asked == "auto" and kept in OF_PRODUCTS else asked
+    problem: Problem | None
+    if not opened.graph.arcs and name == "auto":
+        name, problem = PRODUCT, None
+    elif name == "auto":
+        name, problem = chosen(opened, shape[0], machine)
+    else:
+        problem = problem_for(opened, shape[0], machine, name)
+    plain = _searched(PRODUCT, profile.graph, machine, (shape, PRODUCTS.itemsize, disk))
+    if name == PRODUCT:
+        return plain
+    if problem is None:
+        raise InvalidRequest(
+            f"algorithm {name} cannot be used: products may be smaller than float64 holds with all its digits, or the "
+            f"parts of this graph are too large; use {PRODUCT}",
+            field="algorithm",
+        )
+
+    def over(on: Machine) -> Candidate:
+        return changed(cost_partitioned.estimate(Setting(problem, on, PRODUCTS, disk)), algorithm=name)
+
+    machine = most_threads(machine, lambda on: over(on).memory)
+    found = over(machine)
+    return plain if asked == "auto" and kept is None and found.memory > machine.memory else (machine, found)
 
 
 def _batch(algorithm: str, graph: Graph, shape: tuple[int, int], itemsize: int, machine: Machine) -> tuple[int, int]:
@@ -140,11 +213,11 @@ def checked(graph: Graph, options: Options) -> Semiring:
         if not wanted:
             value = getattr(options, field)
             raise InvalidRequest(f"{field} {value} is for distances (min-plus) only, {only}; {instead}", field=field)
-    algorithm = algorithm_of(semiring, graph)
-    if options.algorithm not in ("auto", algorithm):
+    suits = OF_PRODUCTS if semiring.name == "max-times" else (algorithm_of(semiring, graph),)
+    if options.algorithm not in ("auto", *suits):
         raise InvalidRequest(
             f"algorithm {options.algorithm} cannot be used: semiring {semiring.name} of this graph is solved by "
-            f"{algorithm}; leave out --algorithm",
+            f"{' or '.join(suits)}; leave out --algorithm",
             field="algorithm",
         )
     check_vertices("sources", options.sources, graph.labels)

@@ -23,7 +23,7 @@ from engine.devices.cpu.relax import (
 )
 from engine.devices.cpu.searches import Searches, Spaces
 from engine.devices.cpu.team import Team
-from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
+from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted, Signs
 
 
 class CpuBackend:
@@ -52,7 +52,7 @@ class CpuBackend:
         """The number of threads that share the work."""
         return self._team.threads
 
-    def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
+    def relax(self, c: Array, a: Array, b: Array, *, nonnegative: Signs, upper: bool = False) -> None:
         """Set C to min(C, A (x) B), the min-plus product, in place; results do not depend on the number of threads, not
         even in the last bit.
 
@@ -86,7 +86,7 @@ class CpuBackend:
         else:
             self._team.run(_relax_items, *arguments, most=threads)
 
-    def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:  # noqa: ARG002
+    def close(self, d: Array, *, nonnegative: Signs, symmetric: bool = False) -> None:  # noqa: ARG002
         """Run Floyd-Warshall inside ``d`` in the calling thread; it is meant for blocks that fit the cache.  Afterwards
         the block equals its own min-plus square.
 

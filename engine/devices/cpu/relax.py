@@ -185,7 +185,7 @@ def _relax_items(  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
+def _close_leaf(d, start, stride, n, leaf, by_bits):  # type: ignore[no-untyped-def]
     """Run Floyd-Warshall on at most ROW vertices, in a copy with rows of ROW entries.
 
     Rounding can make the length of a cycle of length zero negative; the diagonal is reset to zero, because otherwise
@@ -199,11 +199,17 @@ def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
     for k in range(n):
         leaf[k * ROW + k] = max(leaf[k * ROW + k], 0)
         for i in range(n):
-            relax_row(leaf, i * ROW, k * ROW, leaf[i * ROW + k])
+            relax_row(leaf, i * ROW, k * ROW, leaf[i * ROW + k], by_bits)
     for i in range(n):
         leaf[i * ROW + i] = max(leaf[i * ROW + i], 0)
         for j in range(n):
             d[start + i * stride + j] = leaf[i * ROW + j]
+
+
+@njit(nogil=True, cache=True)
+def better_of(one, other, by_bits):  # type: ignore[no-untyped-def]
+    """Return the smaller of two entries; if ``by_bits`` is None, they are products, and the larger one is returned."""
+    return max(one, other) if by_bits is None else min(one, other)
 
 
 @njit(nogil=True, cache=True)
@@ -236,7 +242,7 @@ def close_whole(d, start, stride, n, by_bits, left, right, edge, leaf):  # type:
     while top >= 0:
         a11, size, closed = stack[top, 0], stack[top, 1], stack[top, 2]
         if size <= ROW:
-            _close_leaf(d, a11, stride, size, leaf)
+            _close_leaf(d, a11, stride, size, leaf, by_bits)
             top -= 1
             continue
         h = (size // 2 + ROW - 1) // ROW * ROW

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.relax import DEPTH, aligned, pack_right, relax_packed
 from engine.devices.cpu.searches import Done, Searches
-from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, copy_run, pack_entry
+from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, copy_run, pack_entry, packed_dtype
 from engine.graph.kernels import njit
 from engine.graph.partition import Lengths, Parts
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
@@ -247,7 +247,7 @@ class Sweeper(CpuBackend):
         super().__init__(owner=owner)
         self._position, self._vertices = parts.position, np.argsort(parts.position)
         self._nonnegative = nonnegative
-        self._parts = _flatten(parts, lengths)
+        self._parts = flattened(parts, lengths)
         self._one_row = _shares(parts, min(self.threads, most_shares(len(parts.position))))
 
     def begin_search(
@@ -319,14 +319,9 @@ class Sweeper(CpuBackend):
         They are for the rows, the left operand of a product, its edge, and ``held`` finished rows.  If ``held`` is not
         0, the fourth array replaces the first one.
         """
-        pack, _, edges, _ = self._space.packs(kind.dtype)
-        starts, parents, lasts = self._parts[:3]
-        width = TILE_VECTORS * VECTOR_BYTES // kind.itemsize
-        stride = -(-int(starts[-1]) // width) * width
-        deepest = min(DEPTH, int(np.diff(lasts).max())) if len(parents) else 0
-        left = np.empty((high + TILE_ROWS) * deepest, pack.dtype)
-        block = np.empty((held, stride), kind.dtype)
-        return np.empty(0 if held else high * stride, kind.dtype), left, edges[worker], block
+        x, left = sweep_space(self._parts, high)
+        block = np.empty((held, len(x) // high), kind.dtype)
+        return x[:0].copy() if held else x, left, self._space.packs(kind.dtype)[2][worker], block
 
 
 def most_shares(entries: int) -> int:
@@ -334,7 +329,18 @@ def most_shares(entries: int) -> int:
     return max(1, min(MOST_SHARES, entries // SHARED_ROW, max(4, entries // LONG_ROW)))
 
 
-def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:
+def sweep_space(walk: tuple[Array, ...], high: int) -> tuple[Array, Array]:
+    """Return the work space of ``high`` rows that are swept together: for the rows, and for the left operand of a
+    product.
+    """
+    starts, parents, lasts, dtype = *walk[:3], walk[5].dtype
+    width = TILE_VECTORS * VECTOR_BYTES // dtype.itemsize
+    stride = -(-int(starts[-1]) // width) * width
+    deepest = min(DEPTH, int(np.diff(lasts).max())) if len(parents) else 0
+    return np.empty(high * stride, dtype), np.empty((high + TILE_ROWS) * deepest, packed_dtype(dtype))
+
+
+def flattened(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:
     """Return the argument ``walk`` of :func:`_sweep_rows`."""
     dtype, sizes, depths, wide = lengths.flat.dtype, parts.sizes, parts.depths, parts.widths()
     table = np.cumsum(sizes * wide) - sizes * wide

@@ -1,4 +1,5 @@
-"""The innermost loop of the min-plus product, in LLVM vectors as wide as this machine's registers.
+"""The innermost loop of the min-plus product, and of the max-times product for most reliable paths, in LLVM vectors as
+wide as this machine's registers.
 
 A tile of C, ``TILE_ROWS`` x ``TILE_VECTORS`` vectors, stays in registers during the loop over the depth of the product,
 as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).  Everything that depends on the
@@ -62,13 +63,16 @@ Value = Any
 
 
 class VectorType:
-    """How vectors of one element type are stored, added and compared.
+    """How vectors of one element type are stored, combined and compared.
 
     Args:
         element: numba's type of an entry.
+        by_bits: numba's type of the argument ``by_bits``; if that is None, entries are multiplied and the greatest is
+            kept (max-times).
     """
 
-    def __init__(self, element: Any) -> None:
+    def __init__(self, element: Any, by_bits: Any = types.boolean) -> None:
+        self.products = isinstance(by_bits, types.NoneType)
         self.floating = isinstance(element, types.Float)
         self.signed = not self.floating and element.signed
         self.bits: int = element.bitwidth
@@ -79,8 +83,10 @@ class VectorType:
         # loading broadcasts 32 bits for free, but 16 bits need a shuffle, so an entry of 16 bits is stored twice
         self.packed = scalar if self.bits >= 32 else ir.IntType(32)
 
-    def highest(self) -> Value:
-        """Return a vector of the largest value, the neutral element of the minimum."""
+    def worst(self) -> Value:
+        """Return a vector of the value to which every other is preferred: the largest; for products 0."""
+        if self.products:
+            return ir.Constant(self.vector, [0.0] * self.lanes)
         if self.floating:
             return ir.Constant(self.vector, [float("inf")] * self.lanes)
         return ir.Constant(self.vector, [2 ** (self.bits - self.signed) - 1] * self.lanes)
@@ -92,14 +98,16 @@ class VectorType:
         mask = ir.Constant(ir.VectorType(ir.IntType(32), wide.count), [0] * wide.count)
         return builder.bitcast(builder.shuffle_vector(first, first, mask), self.vector)
 
-    def add(self, builder: Builder, a: Value, b: Value, one: Value) -> Value:
-        """Emit a + b.
+    def extend(self, builder: Builder, a: Value, b: Value, one: Value) -> Value:
+        """Emit a + b; for products a * b.
 
         Args:
             builder: LLVM's builder.
             a, b: vectors.
             one: a vector of ones, to compute a * 1 + b; None for an addition.
         """
+        if self.products:
+            return builder.fmul(a, b)
         if not self.floating:
             return builder.add(a, b)
         if one is None:
@@ -107,8 +115,8 @@ class VectorType:
         fused = self._intrinsic(builder, f"llvm.fma.v{self.lanes}f{self.bits}", self.vector, 3)
         return builder.call(fused, [a, one, b])
 
-    def minimum(self, builder: Builder, a: Value, b: Value, *, by_bits: bool) -> Value:
-        """Emit the lane-wise minimum of two vectors.
+    def better(self, builder: Builder, a: Value, b: Value, *, by_bits: bool) -> Value:
+        """Emit the lane-wise minimum of two vectors; for products the maximum.
 
         Args:
             builder: LLVM's builder.
@@ -116,8 +124,9 @@ class VectorType:
             by_bits: whether to compare floats as signed integers, which is right if neither is negative.
         """
         if self.floating and not by_bits:
-            return builder.select(builder.fcmp_ordered("<", a, b), a, b)
-        name = f"llvm.{'smin' if self.floating or self.signed else 'umin'}.v{self.lanes}i{self.bits}"
+            return builder.select(builder.fcmp_ordered(">" if self.products else "<", a, b), a, b)
+        name = "smax" if self.products else "smin" if self.floating or self.signed else "umin"
+        name = f"llvm.{name}.v{self.lanes}i{self.bits}"
         least = self._intrinsic(builder, name, self.integer, 2)
         x, y = builder.bitcast(a, self.integer), builder.bitcast(b, self.integer)
         return builder.bitcast(builder.call(least, [x, y]), self.vector)
@@ -128,7 +137,7 @@ class VectorType:
 
     def opaque_one(self, builder: Builder) -> Value:
         """Return a vector of ones that hides its value from the optimiser, so that a * 1 + b stays a multiply-add."""
-        if not (self.floating and FUSED):
+        if self.products or not (self.floating and FUSED):
             return None
         bits = ir.IntType(self.bits)
         hide = ir.InlineAsm(ir.FunctionType(bits, [bits]), "", "=r,0")
@@ -152,8 +161,8 @@ def _load(builder: Builder, pointer: Value, kind: ir.Type, align: int) -> Value:
 
 
 def _tile_loop(builder: Builder, kind: VectorType, depth: Value, a: Value, b: Value, *, by_bits: bool) -> list[Value]:
-    """Emit the loop over the depth of a min-plus product; return the TILE_ROWS * TILE_VECTORS vectors of the product,
-    row by row.
+    """Emit the loop over the depth of a product; return the TILE_ROWS * TILE_VECTORS vectors of the product, row by
+    row.
 
     ``a`` and ``b`` are the addresses of packed strips.  For each step of the loop, ``a`` holds TILE_ROWS entries, and
     ``b`` holds TILE_VECTORS aligned vectors.
@@ -175,14 +184,14 @@ def _tile_loop(builder: Builder, kind: VectorType, depth: Value, a: Value, b: Va
         for v in range(TILE_VECTORS):
             # if minima do not need the adders, half of the sums run on the adders and half on the multipliers
             factor = None if by_bits and v % 2 == 0 else one
-            total = kind.add(builder, left, right[v], factor)
-            following.append(kind.minimum(builder, total, sums[r * TILE_VECTORS + v], by_bits=by_bits))
+            total = kind.extend(builder, left, right[v], factor)
+            following.append(kind.better(builder, total, sums[r * TILE_VECTORS + v], by_bits=by_bits))
     advanced = builder.add(step, _WORD(1))
     builder.cbranch(builder.icmp_signed("<", advanced, depth), loop, after)
     step.add_incoming(_WORD(0), before)
     step.add_incoming(advanced, loop)
     for phi, value in zip(sums, following, strict=True):
-        phi.add_incoming(kind.highest(), before)
+        phi.add_incoming(kind.worst(), before)
         phi.add_incoming(value, loop)
     builder.position_at_end(after)
     return following
@@ -197,19 +206,20 @@ def _prefetch(builder: Builder, pointer: Value) -> None:
 
 @intrinsic
 def relax_tile(typing, c, c_index, c_stride, a, a_index, b, b_index, depth, by_bits):  # type: ignore[no-untyped-def]
-    """Relax one full register tile: C <- min(C, A (x) B) for packed strips of A and B.
+    """Relax one full register tile: C <- min(C, A (x) B) for packed strips of A and B; for products, C <- max(C, A B).
 
     Args:
         c, c_index, c_stride: a flat array, the index of the tile's first entry, and the stride of rows in entries.
         a, a_index: packed A (see :data:`VectorType.packed`), and the index of its first entry.
         b, b_index: packed B, and the index of its first entry, whose address is a multiple of VECTOR_BYTES.
         depth: steps, at least 1.
-        by_bits: whether floats may be compared by their bits (no entry is negative); ignored for integers.
+        by_bits: whether floats may be compared by their bits (no entry is negative); ignored for integers.  None for
+            products.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds = signature.args
-        kind = VectorType(kinds[0].dtype)
+        kind = VectorType(kinds[0].dtype, kinds[8])
         size = kind.bits // 8
         first = _entry(context, builder, kinds[0], args[0], args[1])
         stride = builder.mul(args[2], _WORD(size))
@@ -224,10 +234,12 @@ def relax_tile(typing, c, c_index, c_stride, a, a_index, b, b_index, depth, by_b
             totals = _tile_loop(builder, kind, args[7], left, right, by_bits=by_bits)
             for place, total in zip(places, totals, strict=True):
                 old = _load(builder, place, kind.vector, size)
-                new = kind.minimum(builder, total, old, by_bits=by_bits)
+                new = kind.better(builder, total, old, by_bits=by_bits)
                 builder.store(new, builder.bitcast(place, kind.vector.as_pointer()), align=size)
 
-        if kind.floating and _BITS_HELP[kind.bits]:
+        if kind.products:
+            finish(by_bits=_BITS_HELP[kind.bits])
+        elif kind.floating and _BITS_HELP[kind.bits]:
             with builder.if_else(args[8]) as (promised, otherwise):
                 with promised:
                     finish(by_bits=True)
@@ -238,23 +250,26 @@ def relax_tile(typing, c, c_index, c_stride, a, a_index, b, b_index, depth, by_b
         return context.get_dummy_value()
 
     index = types.intp
-    return types.void(c, index, index, a, index, b, index, index, types.boolean), codegen
+    by_bits = by_bits if isinstance(by_bits, types.NoneType) else types.boolean
+    return types.void(c, index, index, a, index, b, index, index, by_bits), codegen
 
 
 @intrinsic
-def relax_row(typing, rows, target, source, value):  # type: ignore[no-untyped-def]
-    """``rows[target + j] <- min(rows[target + j], value + rows[source + j])`` for 0 <= j < ROW.
+def relax_row(typing, rows, target, source, value, by_bits):  # type: ignore[no-untyped-def]
+    """``rows[target + j] <- min(rows[target + j], value + rows[source + j])`` for 0 <= j < ROW; for products the maximum,
+    and ``value`` times the entry.
 
     Args:
         typing: numba's typing context.
         rows: flat array of aligned rows of ROW entries.
         target, source: indices of the first entries of two rows.
         value: the entry that is added to the source row.
+        by_bits: None for products; any other value makes no difference.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds = signature.args
-        kind = VectorType(kinds[0].dtype)
+        kind = VectorType(kinds[0].dtype, kinds[4])
         first = builder.insert_element(ir.Constant(kind.vector, ir.Undefined), args[3], ir.IntType(32)(0))
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), kind.lanes), [0] * kind.lanes)
         left = builder.shuffle_vector(first, first, zeros)
@@ -263,12 +278,12 @@ def relax_row(typing, rows, target, source, value):  # type: ignore[no-untyped-d
         for offset in range(0, ROW * kind.bits // 8, VECTOR_BYTES):
             old = _load(builder, _at(builder, into, offset), kind.vector, VECTOR_BYTES)
             right = _load(builder, _at(builder, other, offset), kind.vector, VECTOR_BYTES)
-            new = kind.minimum(builder, kind.add(builder, left, right, None), old, by_bits=False)
+            new = kind.better(builder, kind.extend(builder, left, right, None), old, by_bits=False)
             place = builder.bitcast(_at(builder, into, offset), kind.vector.as_pointer())
             builder.store(new, place, align=VECTOR_BYTES)
         return context.get_dummy_value()
 
-    return types.void(rows, types.intp, types.intp, rows.dtype), codegen
+    return types.void(rows, types.intp, types.intp, rows.dtype, by_bits), codegen
 
 
 def _packed(builder: Builder, value: Value, bits: int) -> Value:

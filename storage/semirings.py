@@ -70,6 +70,10 @@ SEMIRINGS: Final = {
 }
 #: Names of all semirings, for operations that support every semiring.
 EVERY: Final = frozenset(SEMIRINGS)
+#: Names, in plans and stores, of the algorithms that do not multiply products arc by arc from the source on: over parts
+#: with small borders, and of the whole matrix at once.
+PARTS: Final = "partitioned"
+DENSE: Final = "floyd-warshall"
 #: Text for messages: the commands and queries that support every semiring.
 ANSWERED: Final = (
     "the queries distance, path, row, nearest and summary, apsp verify, and apsp export as .csv, .parquet and .npy; in "
@@ -90,6 +94,14 @@ def needed_parallel(name: str | None) -> Literal["greatest"] | None:
 def semiring_of(attributes: Any) -> str:
     """Return the semiring that the attributes of a store name; min-plus if they name none."""
     return str(attributes.get("semiring", MIN_PLUS))
+
+
+def joined_products(attributes: Any) -> bool:
+    """Return whether the values of a store are products of products, not multiplied arc by arc from the source on.
+
+    Both are rounded once a multiplication, so they may differ in their last digits.
+    """
+    return semiring_of(attributes) == "max-times" and attributes.get("algorithm") in (PARTS, DENSE)
 
 
 def check_understood(

@@ -100,26 +100,21 @@ class Router:
 
     def _best(self, source: int, target: int) -> Route | None:
         """Find a path with the stored value of a semiring other than min-plus; raise the errors of :meth:`route`."""
-        from engine.api.semirings.routes import path_value, path_with
+        from engine.api.semirings.routes import path_value, paths_with
 
         value = self._matrix.entries([source], [target])[0]
         if value == self._matrix.unreachable:
             return None
-        vertices = [source]
-        if source != target:
-            whole = self._matrix.attributes["targets"] == "all" and self._graph.n == self._matrix.n
-            whole &= self._matrix.semiring == "max-times"
-            row = self._matrix.row(source).astype(np.float64) if whole else None
-            ends = source, self._matrix.arrival(target)
-            vertices = path_with(self._graph, self._matrix.semiring, value, ends, row)
-        weights = [self._weight(u, v) for u, v in pairwise(vertices)]
-        found = path_value(self._matrix.semiring, weights)
-        if found != value:
-            raise StorageFailed(
-                f"no path of the stored graph has the stored value {value} from {self._matrix.labels[source]} to "
-                f"{self._matrix.labels[target]}; the store is wrong there; check it with apsp verify"
-            )
-        return Route([self._matrix.vertex(v) for v in vertices], weights, found)
+        itself, ends = [([source], 0.0)], (source, self._matrix.arrival(target))
+        for vertices, allowed in itself if source == target else paths_with(self._matrix, self._graph, value, ends):
+            weights = [self._weight(u, v) for u, v in pairwise(vertices)]
+            found = path_value(self._matrix.semiring, weights)
+            if vertices[0] == source and (found == value or abs(found - value) <= allowed):
+                return Route([self._matrix.vertex(v) for v in vertices], weights, found)
+        raise StorageFailed(
+            f"no path of the stored graph has the stored value {value} from {self._matrix.labels[source]} to "
+            f"{self._matrix.labels[target]}; the store is wrong there; check it with apsp verify"
+        )
 
     def _along(self, vertices: list[int]) -> Route:
         weights = [self._weight(u, v) for u, v in pairwise(vertices)]

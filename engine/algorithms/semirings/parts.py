@@ -20,7 +20,7 @@ from engine.devices.cpu.relax import aligned
 from engine.devices.cpu.semirings.product_parts import sweep_products
 from engine.devices.cpu.sweep import flattened, sweep_space
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES
-from engine.graph.partition import CPU_GRAIN, Parts
+from engine.graph.partition import CPU_GRAIN
 from engine.graph.profile import GraphProfile
 from engine.model.device_layout import SWEEP_ROWS
 from engine.model.dtypes import PRODUCTS
@@ -43,7 +43,6 @@ class PartRows(RowWriter):
         rows: the number of rows that will be written.
         threads: number of threads that may write rows.
         monitor: receives the progress of the preparation.
-        whole: whether the whole graph is a single part; if not, parts have small borders.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -51,19 +50,17 @@ class PartRows(RowWriter):
 
     at_once = SWEEP_ROWS
 
-    def __init__(
-        self, profile: GraphProfile, targets: Indices, rows: int, threads: int, monitor: Monitor, *, whole: bool
-    ) -> None:
+    def __init__(self, profile: GraphProfile, targets: Indices, rows: int, threads: int, monitor: Monitor) -> None:
         monitor.begin("partition", profile.graph.arcs, "arcs")
-        parts = single_part(profile.graph.n) if whole else profile.parts(CPU_GRAIN)
+        parts = profile.parts(CPU_GRAIN)
         monitor.step(profile.graph.arcs)
-        self._backend = CpuBackend(threads)
+        backend = CpuBackend(threads)
         try:
             graph = without_null(profile.graph)
-            found = find_lengths(self._backend, graph, parts, PRODUCTS, nonnegative=None, monitor=monitor)
-            self._walk = flattened(parts, found)
+            found = find_lengths(backend, graph, parts, PRODUCTS, nonnegative=None, monitor=monitor)
         finally:
-            self._backend.shutdown()
+            backend.shutdown()
+        self._walk = flattened(parts, found)
         self._columns = parts.position, parts.position[targets]
         self._high = max(1, min(SWEEP_ROWS, -(-rows // threads)))
         self.piece = self._high * max(1, min(_SWEEPS, rows // (_PIECES * self._high * threads)))
@@ -77,9 +74,3 @@ class PartRows(RowWriter):
     def _space(self) -> tuple[Array, ...]:
         edge = aligned(TILE_ROWS * TILE_VECTORS * VECTOR_BYTES).view(np.float64)
         return (*sweep_space(self._walk, self._high), edge)
-
-
-def single_part(n: int) -> Parts:
-    """Return the partition of ``n`` vertices, at least 1, into one part, which suits dense graphs."""
-    none = np.zeros(2, np.int64)
-    return Parts(np.arange(n), np.array([0, n]), np.array([-1], np.int32), none, np.empty(0, np.int32))

@@ -20,7 +20,7 @@ from engine.graph.selection import Rectangle
 from engine.model.rows import Sink
 from engine.rows.pipeline import RowPipeline, place_of
 from storage.graph.graph import Graph
-from storage.semirings import SEMIRINGS, Semiring
+from storage.semirings import DENSE, PARTS, SEMIRINGS, Semiring
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -29,9 +29,6 @@ Indices = npt.NDArray[np.int64]
 TREE: Final = "spanning-tree"
 MERGED: Final = "merged-components"
 PRODUCT: Final = "product-search"
-#: Products over parts with small borders, and over the whole graph as one part.
-PARTS: Final = "partitioned"
-DENSE: Final = "floyd-warshall"
 #: All algorithms for products.
 OF_PRODUCTS: Final = (PRODUCT, PARTS, DENSE)
 REACHED: Final = "components"
@@ -75,10 +72,14 @@ def writer_of(context: SolveContext, profile: GraphProfile, targets: Indices) ->
         Cancelled: the monitor asked to stop.
     """
     name, threads, monitor = context.plan.algorithm, context.plan.threads, context.monitor
-    if name in (PARTS, DENSE):
+    if name == PARTS:
         from engine.algorithms.semirings.parts import PartRows
 
-        return PartRows(profile, targets, len(context.rectangle.rows), threads, monitor, whole=name == DENSE)
+        return PartRows(profile, targets, len(context.rectangle.rows), threads, monitor)
+    if name == DENSE:
+        from engine.algorithms.semirings.dense import DenseRows
+
+        return DenseRows(profile, targets, threads, monitor)
     monitor.begin("prepare", profile.graph.arcs, "arcs")
     writer = _searched(context, profile.graph, targets)
     monitor.step(profile.graph.arcs)
@@ -86,7 +87,7 @@ def writer_of(context: SolveContext, profile: GraphProfile, targets: Indices) ->
 
 
 def _searched(context: SolveContext, graph: Graph, targets: Indices) -> RowWriter:
-    """Return the writer of rows that are not found over parts; the arguments are those of :func:`writer_of`."""
+    """Return the writer of rows that need no long preparation; the arguments are those of :func:`writer_of`."""
     from engine.algorithms.semirings.bottlenecks import LineRows, MergedRows, Ranks
     from engine.algorithms.semirings.products import ProductRows
     from engine.algorithms.semirings.reaching import ReachedRows

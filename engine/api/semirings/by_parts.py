@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from engine.algorithms.semirings.products import without_null
-from engine.algorithms.semirings.solving import DENSE, PARTS, PRODUCT
+from engine.algorithms.semirings.solving import PRODUCT
 from engine.graph.analysis import describe, with_shape
 from engine.graph.hubs import hub_bound
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
@@ -22,6 +22,7 @@ from engine.graph.profile import GraphProfile
 from engine.model.problem import Machine, Options, Problem, changed, with_threads
 from engine.planning.planner import choose
 from storage.graph.graph import Graph
+from storage.semirings import DENSE, PARTS
 
 #: Lengths of arcs are rounded up to multiples of 1 / UNITS, where an arc of weight 2 ** -x has the length x.
 UNITS: Final = 2**16

@@ -27,7 +27,7 @@ from engine.graph.selection import Rectangle, check_vertices
 from engine.model.dtypes import PRODUCTS
 from engine.model.plan import Candidate, Phase, Plan
 from engine.model.problem import Machine, Options, Problem, changed
-from engine.planning import cost_partitioned
+from engine.planning import cost_dense, cost_partitioned
 from engine.planning.binding import bind_plan
 from engine.planning.constants import CREATE_SECONDS, SEAL_SECONDS, START_SECONDS
 from engine.planning.cost import Setting, most_threads
@@ -37,7 +37,7 @@ from storage.errors import Conflict, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.grid import layout
 from storage.matrix.reader import matrix_bytes
-from storage.semirings import SEMIRINGS, Semiring, semiring_of
+from storage.semirings import PARTS, SEMIRINGS, Semiring, semiring_of
 
 #: Processor seconds of each algorithm, measured by benchmarks/semirings.py on two shared cores of a virtual machine.
 #: ENTRY: for each entry of the result.  SEARCHED: for each arc and vertex in each row.  PREPARED: for each arc and
@@ -174,7 +174,13 @@ def _products(
         )
 
     def over(on: Machine) -> Candidate:
-        return changed(cost_partitioned.estimate(Setting(problem, on, PRODUCTS, disk)), algorithm=name)
+        setting = Setting(problem, on, PRODUCTS, disk)
+        if name == PARTS:
+            return cost_partitioned.estimate(setting)
+        whole, batch = cost_dense.estimate_recursive(setting), plain[1].batch
+        return changed(
+            whole, algorithm=name, batch=batch, memory=whole.memory + 2 * batch * shape[1] * PRODUCTS.itemsize
+        )
 
     machine = most_threads(machine, lambda on: over(on).memory)
     found = over(machine)

@@ -3,47 +3,67 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.api.semirings.verifying import search_again
+from engine.api.routes import rounding
+from engine.api.semirings.verifying import allowed, search_again
+from engine.graph.terminals import OpenedMatrix
 from storage.graph.graph import Graph
-from storage.semirings import SEMIRINGS
+from storage.matrix.sealed import SealedResult
+from storage.semirings import SEMIRINGS, joined_products
+
+Floats = npt.NDArray[np.float64]
+#: Tolerances, in units of rounding, within which an arc counts as tight in a row of products over parts; tried in this
+#: order.
+_LOOSE: Final = (0.5, 2.0, 8.0, 32.0)
 
 
-def path_with(
-    graph: Graph, semiring: str, value: Any, ends: tuple[int, int], row: npt.NDArray[np.float64] | None
-) -> list[int]:
-    """Return the vertices of a path that has the best value, and the fewest arcs of all such paths.
+def paths_with(
+    matrix: SealedResult | OpenedMatrix, graph: Graph, value: Any, ends: tuple[int, int]
+) -> Iterator[tuple[list[int], float]]:
+    """Yield paths that may have the best value, the likeliest first, and how much the value of each may differ from it.
 
-    The search is breadth first.  For bottlenecks and reachability it uses the arcs that are no worse than the value.
-    For products it uses *tight* arcs: the product of the tail times the weight is the product of the head.  The two are
-    equal to the last bit, because the search that found the products multiplied in the same order.
+    Each path has the fewest arcs of all that the breadth-first search allows.  For bottlenecks and reachability these are
+    paths of arcs that are no worse than the value.  For products they are paths of *tight* arcs: the product of the tail
+    times the weight is the product of the head.  The two are equal to the last bit, because the search that found the
+    products multiplied in the same order.  Products over parts are equal but for rounding, so the tolerance is raised
+    until a path is found; the last path is that of a new search.
 
     Args:
-        graph: the graph, in which no path passes through a terminal.
-        semiring: name of the semiring; not min-plus.
+        matrix: the result.
+        graph: its graph, in which no path passes through a terminal.
         value: the value of the path, as stored.
-        ends: vertex indices of the source and the target.
-        row: the products from the source to all vertices, shape (n,); None if they are not known, or if the values are
-            not products.
-
-    Returns:
-        Vertex indices from source to target; only the target if there is no such path.
+        ends: vertex indices of the source and the target; two different ones.
     """
-    source, target = ends
-    kept = np.ones(graph.arcs, np.bool_)
-    if semiring == "max-times":
-        values = search_again(graph, SEMIRINGS[semiring], source) if row is None else row
-        tails = np.repeat(values, np.diff(graph.indptr))
-        kept = (tails > 0) & (tails * graph.weights == values[graph.heads])
-    elif semiring != "lor-land":
-        kept = graph.weights >= value if SEMIRINGS[semiring].greatest else graph.weights <= value
-    return _back(_breadth_first(graph, kept, source), target)
+    semiring, (source, target) = SEMIRINGS[matrix.semiring], ends
+    if semiring.name != "max-times":
+        kept = np.ones(graph.arcs, np.bool_)
+        if semiring.name != "lor-land":
+            kept = graph.weights >= value if semiring.greatest else graph.weights <= value
+        yield _back(_breadth_first(graph, kept, source), target), 0.0
+        return
+    rounded, row = joined_products(matrix.attributes), None
+    if matrix.attributes["targets"] == "all" and graph.n == matrix.n:
+        row = matrix.row(source).astype(np.float64)
+        for loose in _LOOSE if rounded else (0.0,):
+            path = _back(_breadth_first(graph, _tight(graph, row, loose), source), target)
+            yield path, float(rounding(len(path) - 1, value, np.float64)) if rounded else 0.0
+    if row is None or rounded:
+        values, arcs = search_again(graph, semiring, source)
+        path = _back(_breadth_first(graph, _tight(graph, values, 0.0), source), target)
+        yield path, float(allowed(arcs, values[target])) if rounded else 0.0
+
+
+def _tight(graph: Graph, row: Floats, loose: float) -> npt.NDArray[np.bool_]:
+    """Return which arcs are tight in a row of products, to within ``loose`` units of rounding."""
+    tails, heads = np.repeat(row, np.diff(graph.indptr)), row[graph.heads]
+    slack = np.abs(tails * graph.weights - heads)
+    return np.asarray((tails > 0) & (slack <= loose * np.finfo(np.float64).eps * heads))
 
 
 def _breadth_first(graph: Graph, kept: npt.NDArray[np.bool_], source: int) -> npt.NDArray[np.int32]:

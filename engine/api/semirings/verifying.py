@@ -2,7 +2,8 @@
 
 The searches are rounds of Bellman-Ford in NumPy, on the weights themselves, without ranks, trees, heaps or components.
 Results must agree exactly: bottlenecks are weights, and the greatest rounded product does not depend on the order of
-the search, because rounding is monotone: it never reverses the order of two products.
+the search, because rounding is monotone: it never reverses the order of two products.  Only products that were multiplied
+over parts may differ, by the rounding of their factors.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.api.routes import rounding
 from engine.graph.terminals import arrivals, opened
 from storage.errors import StorageFailed
 from storage.graph.graph import Graph
 from storage.matrix.sealed import SealedResult
-from storage.semirings import SEMIRINGS, Semiring
+from storage.semirings import SEMIRINGS, Semiring, joined_products
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,7 +40,7 @@ class ValuesAgain:
     def __init__(self, matrix: SealedResult) -> None:
         graph = opened(matrix.graph())
         self._matrix, self._graph = matrix, graph
-        self._semiring = SEMIRINGS[matrix.semiring]
+        self._semiring, self._rounded = SEMIRINGS[matrix.semiring], joined_products(matrix.attributes)
         self._columns = arrivals(matrix.targets, matrix.n, graph.n - matrix.n)
         self.cost = _SEARCH * max(1, graph.n + graph.arcs)
 
@@ -50,9 +52,13 @@ class ValuesAgain:
         """
         matrix = self._matrix
         for source, stored in zip(sources.tolist(), matrix.rows(sources), strict=True):
-            values = search_again(self._graph, self._semiring, source)[self._columns]
+            values, arcs = search_again(self._graph, self._semiring, source)
+            values = values[self._columns]
             values[matrix.targets == source] = self._semiring.itself
-            wrong = np.flatnonzero(values.astype(matrix.dtype) != stored)
+            differ = values.astype(matrix.dtype) != stored
+            if self._rounded:
+                differ &= np.abs(stored - values) > allowed(arcs, values)
+            wrong = np.flatnonzero(differ)
             if len(wrong):
                 j = int(wrong[0])
                 ends = f"from {matrix.labels[source]} to {matrix.labels[matrix.targets[j]]}"
@@ -62,8 +68,21 @@ class ValuesAgain:
                 )
 
 
-def search_again(graph: Graph, semiring: Semiring, source: int) -> Floats:
-    """Return the best values from a source, shape (n,).
+def allowed(arcs: int, values: Any) -> Any:
+    """Return how much products over parts may differ from those of a search, in the shape of ``values``; 0 for pairs
+    without a path.
+
+    The stored product may be that of another path, equally good but for rounding, so its number of arcs is not known.
+
+    Args:
+        arcs: the number of arcs of the longest path that the search has found.
+        values: the products of the search.
+    """
+    return np.where(values > 0, rounding(arcs + _SEARCH, values, np.float64), 0)
+
+
+def search_again(graph: Graph, semiring: Semiring, source: int) -> tuple[Floats, int]:
+    """Return the best values from a source, shape (n,), and the number of rounds: at least that of the arcs of a path.
 
     Each round extends the paths to those vertices whose value the previous round has changed.
 
@@ -75,8 +94,9 @@ def search_again(graph: Graph, semiring: Semiring, source: int) -> Floats:
     extend, better = _EXTENDS[semiring.name], np.maximum if semiring.greatest else np.minimum
     values = np.full(graph.n, float(semiring.unreachable))
     values[source] = semiring.itself
-    changed = np.array([source])
+    changed, rounds = np.array([source]), 0
     while len(changed):
+        rounds += 1
         counts = graph.indptr[changed + 1] - graph.indptr[changed]
         tails = np.repeat(changed, counts)
         arcs = np.repeat(graph.indptr[changed] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
@@ -85,4 +105,4 @@ def search_again(graph: Graph, semiring: Semiring, source: int) -> Floats:
         before = values[heads]
         better.at(values, heads, found)
         changed = np.unique(heads[values[heads] != before])
-    return values
+    return values, rounds

@@ -12,6 +12,8 @@ Two facts of arithmetic decide which instructions are used (``benchmarks/kernels
 * Where the adders also compute minima (AMD's Zen), sums and minima share two pipes while the multipliers are idle.
   a * 1 + b is a + b to the last bit and runs on the multipliers, so sums of floats are fused multiply-adds.
 * Floats that are not negative are ordered like the integers of their bits, and integer minima run on more pipes.
+  Products are compared as floats, because multiplications leave the adders to the comparisons: 17.5 against 13.2 billion
+  updates a second on one thread of an AMD EPYC (Zen 4), where sums reach 17.1.
 """
 
 from __future__ import annotations
@@ -125,8 +127,7 @@ class VectorType:
         """
         if self.floating and not by_bits:
             return builder.select(builder.fcmp_ordered(">" if self.products else "<", a, b), a, b)
-        name = "smax" if self.products else "smin" if self.floating or self.signed else "umin"
-        name = f"llvm.{name}.v{self.lanes}i{self.bits}"
+        name = f"llvm.{'smin' if self.floating or self.signed else 'umin'}.v{self.lanes}i{self.bits}"
         least = self._intrinsic(builder, name, self.integer, 2)
         x, y = builder.bitcast(a, self.integer), builder.bitcast(b, self.integer)
         return builder.bitcast(builder.call(least, [x, y]), self.vector)
@@ -237,9 +238,7 @@ def relax_tile(typing, c, c_index, c_stride, a, a_index, b, b_index, depth, by_b
                 new = kind.better(builder, total, old, by_bits=by_bits)
                 builder.store(new, builder.bitcast(place, kind.vector.as_pointer()), align=size)
 
-        if kind.products:
-            finish(by_bits=_BITS_HELP[kind.bits])
-        elif kind.floating and _BITS_HELP[kind.bits]:
+        if kind.floating and _BITS_HELP[kind.bits] and not kind.products:
             with builder.if_else(args[8]) as (promised, otherwise):
                 with promised:
                     finish(by_bits=True)

@@ -263,8 +263,6 @@ def _betweenness() -> None:
 
 
 def _semirings() -> None:
-    from dataclasses import replace
-
     for directed in (True, False):
         graph = make_graph("whole", directed=directed)
         for semiring in ("max-min", "min-max", "lor-land"):
@@ -274,8 +272,19 @@ def _semirings() -> None:
                 solve(kept, semiring=semiring, dtype=dtype, targets=(3, 1))
                 if semiring == "min-max":
                     solve(make_graph("unit", directed=directed), semiring=semiring, dtype=dtype)
-        chances = replace(graph, weights=graph.weights / 100.0, parallel="greatest")
-        solve(chances, semiring="max-times")
+        solve(_chances(directed=directed), semiring="max-times")
+
+
+def _chances(*, directed: bool, vertices: int = VERTICES) -> Graph:
+    graph = make_graph("whole", directed=directed, vertices=vertices)
+    return replace(graph, weights=graph.weights / 100.0, parallel="greatest")
+
+
+def _products() -> None:
+    for directed in (True, False):
+        solve(_chances(directed=directed), semiring="max-times", algorithm="partitioned")
+        large = _chances(directed=directed, vertices=3 * VERTICES)  # more than are closed at once
+        solve(large, semiring="max-times", algorithm="floyd-warshall")
 
 
 def uses() -> dict[str, Callable[[], None]]:
@@ -300,7 +309,7 @@ def uses() -> dict[str, Callable[[], None]]:
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)
     found["measures of hops"] = _measured_hops
-    return {**found, "doors": _doors, "near": _near, "betweenness": _betweenness, "semirings": _semirings}
+    return {**found, "doors": _doors, "near": _near, "betweenness": _betweenness, "semirings": _semirings, "products": _products}
 
 
 def record(use: str) -> None:

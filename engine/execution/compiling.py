@@ -21,7 +21,7 @@ from engine.execution.kernel_list import ListedKernel, missing_for
 from engine.model.plan import Plan
 from engine.model.progress import COMPILING, PhaseClock, count_compilation, kernels_are_kept
 from engine.model.system import available_memory, usable_processors
-from storage.semirings import MIN_PLUS
+from storage.semirings import DENSE, MIN_PLUS, PARTS
 
 #: Bytes of memory of a process that compiles.
 PROCESS_MEMORY: Final = 300 * 2**20
@@ -164,7 +164,7 @@ def needed(plan: Plan) -> list[ListedKernel]:
     if plan.device != "cpu" or plan.workers:
         return []
     if plan.semiring != MIN_PLUS:
-        return missing_for("semirings")
+        return missing_for("products" if plan.algorithm in (PARTS, DENSE) else "semirings")
     use = "streamed" if plan.streaming is not None else plan.algorithm
     if use == "prepared":
         use = "partitioned"  # the list for "partitioned" has all kernels of "prepared", and a few more for rows

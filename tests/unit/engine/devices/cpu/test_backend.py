@@ -18,7 +18,7 @@ from engine.devices.cpu.backend import CpuBackend
 from engine.model.blocks import PACK_BYTES
 from engine.model.dtypes import WORK_TYPES
 from tests import oracle
-from tests.contracts.backend import BackendContract
+from tests.contracts.backend import SHAPES, SIZES, BackendContract
 
 ROOT = Path(__file__).resolve().parents[5]
 
@@ -183,3 +183,37 @@ def test_a_closed_block_of_one_machine_is_closed_on_all() -> None:
     backend.close(found, nonnegative=True)
     backend.shutdown()
     np.testing.assert_allclose(oracle.decode(found), oracle.closure(weights), rtol=1e-6)
+
+
+def chances(rows: int, columns: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.random((rows, columns)) * (rng.random((rows, columns)) < 0.7)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_greatest_products(threads: int, shape: tuple[int, int, int]) -> None:
+    rows, depth, columns = shape
+    a, b, c = chances(rows, depth, 1), chances(depth, columns, 2), chances(rows, columns, 3) / 2
+    expected = c.copy()
+    for k in range(depth):
+        np.maximum(expected, a[:, k : k + 1] * b[k], out=expected)
+    backend = CpuBackend(threads)
+    backend.relax(c, a, b, nonnegative=None)
+    backend.shutdown()
+    np.testing.assert_array_equal(c, expected)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_block_of_products_is_closed(n: int) -> None:
+    """Powers of two, which no multiplication rounds."""
+    rng = np.random.default_rng(n)
+    found = 0.5 ** rng.integers(1, 9, (n, n)) * (rng.random((n, n)) < 4 / n)
+    np.fill_diagonal(found, 1)
+    expected = found.copy()
+    for k in range(n):
+        np.maximum(expected, expected[:, k : k + 1] * expected[k], out=expected)
+    backend = CpuBackend(1)
+    backend.close(found, nonnegative=None)
+    backend.shutdown()
+    np.testing.assert_array_equal(found, expected)

@@ -309,7 +309,14 @@ def uses() -> dict[str, Callable[[], None]]:
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)
     found["measures of hops"] = _measured_hops
-    return {**found, "doors": _doors, "near": _near, "betweenness": _betweenness, "semirings": _semirings, "products": _products}
+    return {
+        **found,
+        "doors": _doors,
+        "near": _near,
+        "betweenness": _betweenness,
+        "semirings": _semirings,
+        "products": _products,
+    }
 
 
 def record(use: str) -> None:

@@ -10,6 +10,7 @@ transposes the latter, and extends them in the same way.  The results are the ta
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +97,7 @@ def _reversed(work: PartWork, forward: Array, found: Eliminated, journal: PartRe
     reversed_found = _reversed_lengths(found, few, work.kind)
     for i in np.flatnonzero(few).tolist():
         _reverse_inside(tables[i], others[i])
-    signs = {"nonnegative": work.nonnegative, "directed": True}
+    signs: Any = {"nonnegative": work.nonnegative, "directed": True}
     for some in SmallParts(work.backend, reversed_found, few, work.kind, **signs).extend(flat):
         journal.add("backward", some)
         work.monitor.step(int(updates[some].sum()))

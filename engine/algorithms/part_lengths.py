@@ -100,7 +100,7 @@ class PartWork:
         for i in np.flatnonzero(todo & ~small)[::-1].tolist():
             self.extend(tables, i, found.up(i), owner)
             journal.add("extend", np.array([i]))
-        signs = {"nonnegative": self.nonnegative, "directed": self.graph.directed}
+        signs: Any = {"nonnegative": self.nonnegative, "directed": self.graph.directed}
         for some in SmallParts(self.backend, found, small & todo, kind, **signs).extend(flat):
             journal.add("extend", some)
             self.monitor.step(int(above[some].sum()))
@@ -124,7 +124,7 @@ class PartWork:
         parts, small, updates = self.parts, small_parts(self.parts), self.parts.updates()[0]
         arcs = _Arcs(self.graph, parts, self.kind, todo)
         self.monitor.step(int(updates[~todo].sum()))
-        signs = {"nonnegative": self.nonnegative, "directed": self.graph.directed}
+        signs: Any = {"nonnegative": self.nonnegative, "directed": self.graph.directed}
         for some in SmallParts(self.backend, found, small & todo, self.kind, **signs).eliminate(flat, arcs.sorted):
             journal.add("eliminate", some)
             self.monitor.step(int(updates[some].sum()))
@@ -180,7 +180,7 @@ class PartWork:
         self.monitor.step(size * len(border) * (wide - size) - part.done)
 
     def _close(self, block: Array, part: Monitor) -> None:
-        signs = {"nonnegative": self.nonnegative, "symmetric": not self.graph.directed}
+        signs: Any = {"nonnegative": self.nonnegative, "symmetric": not self.graph.directed}
         if len(block) <= LEAF:
             self.backend.close(block, **signs)
         else:

@@ -66,7 +66,8 @@ def make_plan(
     if options.semiring != MIN_PLUS:
         from engine.api.semirings.planning import plan_semiring
 
-        return plan_semiring(graph, options, out=out, resume=resume)
+        with told_of_compiling(PhaseClock(given_monitor(monitor))):
+            return plan_semiring(graph, options, out=out, resume=resume)
     profile = GraphProfile.of(graph)
     _check(profile.graph, options)
     found, clock = resumable(out, resume=resume), PhaseClock(given_monitor(monitor))

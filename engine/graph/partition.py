@@ -12,6 +12,7 @@ parts as long as that lowers the cost.
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -261,9 +262,7 @@ def _pattern(graph: Graph) -> _Pattern:
     return _Pattern(both.indptr, both.indices)
 
 
-def with_trial(
-    profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine, *, patient: bool = False
-) -> Problem:
+def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine, *, wait: bool = False) -> Problem:
     """Make a trial partition if it may save more time than it takes.
 
     The trial may take only a small share of the time of ``plan``.  It is abandoned as soon as the borders are so large
@@ -274,7 +273,7 @@ def with_trial(
         problem: the problem that the graph poses.
         plan: the plan without a partition.
         machine: rates and memory.
-        patient: whether to wait for kernels that are not compiled even if the solve is short.
+        wait: whether to wait for kernels that are not compiled even if the solve is short.
 
     Returns:
         ``problem`` with the sizes of its parts, or with the reason why there are none.
@@ -287,7 +286,7 @@ def with_trial(
         times = f"{about_seconds(took)}, and all of {plan.algorithm} {seconds_text(work)}"
         return changed(problem, no_parts=f"a trial partition takes {times}")
     try:
-        with nullcontext() if patient else _patience(work):
+        with _patience(math.inf if wait else work):
             return with_parts(profile, problem, _most_entries(problem, plan, machine), device=machine.cuda is not None)
     except NotCompiledError:
         why = f"kernels that find parts are not compiled here, and all of {plan.algorithm} takes {seconds_text(work)}"
@@ -295,7 +294,7 @@ def with_trial(
 
 
 def with_bridges(
-    profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine, *, patient: bool = False
+    profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine, *, wait: bool = False
 ) -> Problem:
     """Partition a graph that single vertices divide into much smaller pieces.
 
@@ -304,7 +303,7 @@ def with_bridges(
     because measuring can take longer than such a solve.
 
     Args:
-        profile, problem, plan, machine, patient: as for :func:`with_trial`.
+        profile, problem, plan, machine, wait: as for :func:`with_trial`.
 
     Returns:
         ``problem`` with the sizes of its parts; ``problem`` itself if the pieces are not much smaller than the graph.
@@ -318,7 +317,7 @@ def with_bridges(
     if work * LOOK_SHARE < look or work < BRIDGED_SECONDS * size:
         return problem
     try:
-        with nullcontext() if patient else _patience(work):
+        with _patience(math.inf if wait else work):
             left = _cubes(profile.graph) / max(1, problem.n) ** 3 / BRIDGED_RATE
             if work * (1 - left) < BRIDGED_SECONDS * size:
                 return problem
@@ -393,9 +392,8 @@ def with_parts(profile: GraphProfile, problem: Problem, most: int, *, device: bo
     began = working_time()
     parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
-        return replace(
-            problem, no_parts=f"the separators are large: the borders of all vertices have more than {most} entries"
-        )
+        why = f"the separators are large: the borders of all vertices have more than {most} entries"
+        return replace(problem, no_parts=why)
     coarse = find_parts(profile, DEVICE_GRAIN, most) if device else None  # not None, as the same borders fit ``most``
     took = working_time() - began
     coarse_facts = None if coarse is None else coarse.facts(DEVICE_GRAIN, took)

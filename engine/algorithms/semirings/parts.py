@@ -15,8 +15,8 @@ from engine.algorithms.part_lengths import find_lengths
 from engine.algorithms.semirings.products import without_null
 from engine.algorithms.semirings.writer import RowWriter
 from engine.devices.cpu.backend import CpuBackend
-from engine.devices.cpu.searches import Spaces
 from engine.devices.cpu.relax import aligned
+from engine.devices.cpu.searches import Spaces
 from engine.devices.cpu.semirings.product_parts import sweep_products
 from engine.devices.cpu.sweep import flattened, sweep_space
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES

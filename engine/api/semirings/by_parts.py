@@ -35,7 +35,7 @@ SHORT: Final = 0.01
 _WHOLE: Final = ("recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring")
 
 
-def chosen(profile: GraphProfile, rows: int, machine: Machine) -> tuple[str, Problem]:
+def algorithm_for(profile: GraphProfile, rows: int, machine: Machine) -> tuple[str, Problem]:
     """Return the name of the algorithm for products, and the problem with the sizes of the parts, if it has some.
 
     The algorithm is the one that the planner would choose for lengths of the same paths in float64 on one thread.
@@ -52,11 +52,11 @@ def chosen(profile: GraphProfile, rows: int, machine: Machine) -> tuple[str, Pro
     searches = next(candidate.seconds for candidate in plan.candidates if candidate.algorithm == "dijkstra")
     if searches < SHORT:
         return PRODUCT, problem
-    tried = with_bridges(profile, problem, plan, alone, patient=True)
+    tried = with_bridges(profile, problem, plan, alone, wait=True)
     if tried is problem:
         shaped = with_shape(profile, problem, plan, alone)
         plan = choose(shaped, alone, options)
-        tried = with_trial(profile, shaped, plan, alone, patient=True)
+        tried = with_trial(profile, shaped, plan, alone, wait=True)
     if tried.parts is not None:
         plan = choose(tried, alone, options)
     name = PARTS if plan.algorithm == PARTS else DENSE if plan.algorithm in _WHOLE else PRODUCT
@@ -67,7 +67,7 @@ def problem_for(profile: GraphProfile, rows: int, machine: Machine, algorithm: s
     """Return the problem with the sizes of the parts that ``algorithm`` needs; None if it does not suit the graph.
 
     Args:
-        profile, rows, machine: as for :func:`chosen`.
+        profile, rows, machine: as for :func:`algorithm_for`.
         algorithm: ``PRODUCT``, ``PARTS`` or ``DENSE``.
     """
     problem = _problem(profile, rows)

@@ -20,7 +20,7 @@ from engine.algorithms.semirings.solving import (
     rows_bytes,
 )
 from engine.api.planning import store_bytes
-from engine.api.semirings.by_parts import chosen, problem_for
+from engine.api.semirings.by_parts import algorithm_for, problem_for
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_vertices
@@ -160,7 +160,7 @@ def _products(
     if not opened.graph.arcs and name == "auto":
         name, problem = PRODUCT, None
     elif name == "auto":
-        name, problem = chosen(opened, shape[0], machine)
+        name, problem = algorithm_for(opened, shape[0], machine)
     else:
         problem = problem_for(opened, shape[0], machine, name)
     plain = _searched(PRODUCT, profile.graph, machine, (shape, PRODUCTS.itemsize, disk))

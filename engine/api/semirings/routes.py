@@ -18,8 +18,8 @@ from storage.matrix.sealed import SealedResult
 from storage.semirings import SEMIRINGS, joined_products
 
 Floats = npt.NDArray[np.float64]
-#: Tolerances, in units of rounding, within which an arc counts as tight in a row of products over parts; tried in this
-#: order.
+#: Tolerances, in units of rounding, within which an arc counts as tight in a row of products of products; tried in
+#: this order.
 _LOOSE: Final = (0.5, 2.0, 8.0, 32.0)
 
 
@@ -28,11 +28,11 @@ def paths_with(
 ) -> Iterator[tuple[list[int], float]]:
     """Yield paths that may have the best value, the likeliest first, and how much the value of each may differ from it.
 
-    Each path has the fewest arcs of all that the breadth-first search allows.  For bottlenecks and reachability these are
-    paths of arcs that are no worse than the value.  For products they are paths of *tight* arcs: the product of the tail
-    times the weight is the product of the head.  The two are equal to the last bit, because the search that found the
-    products multiplied in the same order.  Products over parts are equal but for rounding, so the tolerance is raised
-    until a path is found; the last path is that of a new search.
+    Each path has the fewest arcs of all that the breadth-first search allows.  For bottlenecks and reachability these
+    are paths of arcs that are no worse than the value.  For products they are paths of *tight* arcs: the product of the
+    tail times the weight is the product of the head.  The two are equal to the last bit, because the search that found
+    the products multiplied in the same order.  Products of products are equal but for rounding, so the tolerance is
+    raised until a path is found; the last path is that of a new search.
 
     Args:
         matrix: the result.

@@ -2,8 +2,8 @@
 
 The searches are rounds of Bellman-Ford in NumPy, on the weights themselves, without ranks, trees, heaps or components.
 Results must agree exactly: bottlenecks are weights, and the greatest rounded product does not depend on the order of
-the search, because rounding is monotone: it never reverses the order of two products.  Only products that were multiplied
-over parts may differ, by the rounding of their factors.
+the search, because rounding is monotone: it never reverses the order of two products.  Only products that were not
+multiplied arc by arc may differ, by the rounding of their multiplications.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ValuesAgain:
 
 
 def allowed(arcs: int, values: Any) -> Any:
-    """Return how much products over parts may differ from those of a search, in the shape of ``values``; 0 for pairs
+    """Return how much products of products may differ from those of a search, in the shape of ``values``; 0 for pairs
     without a path.
 
     The stored product may be that of another path, equally good but for rounding, so its number of arcs is not known.

@@ -12,8 +12,8 @@ Two facts of arithmetic decide which instructions are used (``benchmarks/kernels
 * Where the adders also compute minima (AMD's Zen), sums and minima share two pipes while the multipliers are idle.
   a * 1 + b is a + b to the last bit and runs on the multipliers, so sums of floats are fused multiply-adds.
 * Floats that are not negative are ordered like the integers of their bits, and integer minima run on more pipes.
-  Products are compared as floats, because multiplications leave the adders to the comparisons: 17.5 against 13.2 billion
-  updates a second on one thread of an AMD EPYC (Zen 4), where sums reach 17.1.
+  Products are compared as floats, because multiplications leave the adders to the comparisons: 17.5 and not 13.2
+  billion updates a second on one thread of an AMD EPYC (Zen 4), where sums reach 17.1 (2026-11-28).
 """
 
 from __future__ import annotations
@@ -255,8 +255,8 @@ def relax_tile(typing, c, c_index, c_stride, a, a_index, b, b_index, depth, by_b
 
 @intrinsic
 def relax_row(typing, rows, target, source, value, by_bits):  # type: ignore[no-untyped-def]
-    """``rows[target + j] <- min(rows[target + j], value + rows[source + j])`` for 0 <= j < ROW; for products the maximum,
-    and ``value`` times the entry.
+    """``rows[target + j] <- min(rows[target + j], value + rows[source + j])`` for 0 <= j < ROW; for products the
+    maximum, and ``value`` times the entry.
 
     Args:
         typing: numba's typing context.

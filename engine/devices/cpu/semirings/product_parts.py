@@ -1,5 +1,5 @@
-"""Rows of greatest products over the parts of a graph: the sweep of ``engine.devices.cpu.sweep`` with products in place of
-sums.
+"""Rows of greatest products over the parts of a graph: the sweep of ``engine.devices.cpu.sweep``, with products in
+place of sums.
 """
 
 from __future__ import annotations

@@ -79,7 +79,10 @@ def test_products_that_may_be_too_small_are_searched():
 
 @pytest.mark.parametrize("algorithm", ["product-search", "partitioned", "floyd-warshall"])
 def test_a_stopped_solve_goes_on_by_the_algorithm_that_began_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eager: None, algorithm: str  # noqa: F811, ARG001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    eager: None,  # noqa: F811
+    algorithm: str,
 ):
     monkeypatch.setattr("engine.api.semirings.planning._BATCH_BYTES", 1)
     monkeypatch.setattr("engine.planning.cost_partitioned.batch_rows", lambda *_, **__: 64)
@@ -93,8 +96,9 @@ def test_a_stopped_solve_goes_on_by_the_algorithm_that_began_it(
     assert 64 <= found.record["rows"] < 900
     outcome = solve_to_store(graph, PRODUCTS, tmp_path / "s", resume=True)
     assert outcome.plan.algorithm == algorithm
-    with open_matrix(tmp_path / "s", semiring="max-times") as a, open_matrix(
-        tmp_path / "whole", semiring="max-times"
-    ) as b:
+    with (
+        open_matrix(tmp_path / "s", semiring="max-times") as a,
+        open_matrix(tmp_path / "whole", semiring="max-times") as b,
+    ):
         np.testing.assert_array_equal(a.rows(a.sources), b.rows(b.sources))
         assert a.summary == b.summary

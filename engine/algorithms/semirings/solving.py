@@ -29,8 +29,10 @@ Indices = npt.NDArray[np.int64]
 TREE: Final = "spanning-tree"
 MERGED: Final = "merged-components"
 PRODUCT: Final = "product-search"
-#: All algorithms for products.
-OF_PRODUCTS: Final = (PRODUCT, PARTS, DENSE)
+#: The names by which options ask for an algorithm for products: that of distances which does the same, or its own.
+OF_PRODUCTS: Final = {
+    "dijkstra": PRODUCT, "recursive-floyd-warshall": DENSE, PARTS: PARTS, PRODUCT: PRODUCT, DENSE: DENSE
+}  # fmt: skip
 REACHED: Final = "components"
 #: Most rows that one thread takes at a time.
 PIECE: Final = 64

@@ -20,7 +20,7 @@ from engine.algorithms.semirings.solving import (
     rows_bytes,
 )
 from engine.api.planning import store_bytes
-from engine.api.semirings.by_parts import algorithm_for, problem_for
+from engine.api.semirings import by_parts
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_vertices
@@ -155,21 +155,21 @@ def _products(
         InvalidRequest: the options ask for an algorithm that does not suit the graph.
     """
     opened, (shape, disk), asked = profile.open(Rectangle.of(options, profile.graph.n))[0], result, options.algorithm
-    name = kept if asked == "auto" and kept in OF_PRODUCTS else asked
+    name = OF_PRODUCTS.get(kept if asked == "auto" and kept is not None else asked, "auto")
     problem: Problem | None
     if not opened.graph.arcs and name == "auto":
         name, problem = PRODUCT, None
     elif name == "auto":
-        name, problem = algorithm_for(opened, shape[0], machine)
+        name, problem = by_parts.algorithm_for(opened, shape[0], machine)
     else:
-        problem = problem_for(opened, shape[0], machine, name)
+        problem = by_parts.problem_for(opened, shape[0], machine, name)
     plain = _searched(PRODUCT, profile.graph, machine, (shape, PRODUCTS.itemsize, disk))
     if name == PRODUCT:
         return plain
     if problem is None:
         raise InvalidRequest(
-            f"algorithm {name} cannot be used: products may be smaller than float64 holds with all its digits, or the "
-            f"parts of this graph are too large; use {PRODUCT}",
+            f"algorithm {asked} cannot be used: products may be smaller than float64 holds with all its digits, or the "
+            "parts of this graph are too large; leave out --algorithm",
             field="algorithm",
         )
 
@@ -219,11 +219,11 @@ def checked(graph: Graph, options: Options) -> Semiring:
         if not wanted:
             value = getattr(options, field)
             raise InvalidRequest(f"{field} {value} is for distances (min-plus) only, {only}; {instead}", field=field)
-    suits = OF_PRODUCTS if semiring.name == "max-times" else (algorithm_of(semiring, graph),)
+    suits = tuple(OF_PRODUCTS) if semiring.name == "max-times" else (algorithm_of(semiring, graph),)
     if options.algorithm not in ("auto", *suits):
         raise InvalidRequest(
             f"algorithm {options.algorithm} cannot be used: semiring {semiring.name} of this graph is solved by "
-            f"{' or '.join(suits)}; leave out --algorithm",
+            f"{', '.join(suits)}; leave out --algorithm",
             field="algorithm",
         )
     check_vertices("sources", options.sources, graph.labels)
@@ -262,7 +262,7 @@ def _type_of(graph: Graph, semiring: Semiring, asked: str) -> tuple[str, str]:
     if semiring.name == "lor-land":
         suits, why = ("uint8",), "1 where there is a path, else 0"
     elif semiring.name == "max-times":
-        suits, why = ("float64",), "products are rounded once an arc, in float64"
+        suits, why = ("float64",), "products are rounded once a multiplication, in float64"
     else:
         with np.errstate(over="ignore"):
             single = np.array_equal(graph.weights.astype(np.float32).astype(np.float64), graph.weights)

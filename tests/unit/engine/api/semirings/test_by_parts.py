@@ -46,6 +46,16 @@ def test_graphs_like_roads_have_parts_dense_ones_are_closed_and_small_ones_are_s
     assert make_plan(spread, PRODUCTS).algorithm == "product-search"
 
 
+def test_algorithms_are_asked_for_by_the_names_of_those_of_distances():
+    graph = lattice(20, directed=True)
+    for asked, algorithm in (
+        ("dijkstra", "product-search"), ("partitioned", "partitioned"), ("recursive-floyd-warshall", "floyd-warshall"),
+    ):  # fmt: skip
+        assert make_plan(graph, replace(PRODUCTS, algorithm=asked)).algorithm == algorithm
+    with pytest.raises(InvalidRequest, match="algorithm bfs cannot be used: semiring max-times of this graph is"):
+        make_plan(graph, replace(PRODUCTS, algorithm="bfs"))
+
+
 def test_the_choice_does_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("engine.execution.survey.usable_processors", lambda _groups: 64)
     for graph in (lattice(40, directed=True), lattice(60, directed=False), dense(300), dense(600)):

@@ -43,20 +43,21 @@ def algorithm_for(profile: GraphProfile, rows: int, machine: Machine) -> tuple[s
     Args:
         profile: the graph, in which no path passes through a terminal.
         rows: number of sources.
-        machine: rates.
+        machine: rates and memory.
     """
     problem = _problem(profile, rows)
     alone = changed(with_threads(machine, 1), memory=sys.maxsize, disk=None)
+    limited = changed(alone, memory=machine.memory)  # parts are looked for as long as what is known of them fits
     options = Options(device="cpu", dtype="float64", threads=1)
     plan = choose(problem, alone, options)
     searches = next(candidate.seconds for candidate in plan.candidates if candidate.algorithm == "dijkstra")
     if searches < SHORT:
         return PRODUCT, problem
-    tried = with_bridges(profile, problem, plan, alone, wait=True)
+    tried = with_bridges(profile, problem, plan, limited, wait=True)
     if tried is problem:
         shaped = with_shape(profile, problem, plan, alone)
         plan = choose(shaped, alone, options)
-        tried = with_trial(profile, shaped, plan, alone, wait=True)
+        tried = with_trial(profile, shaped, plan, limited, wait=True)
     if tried.parts is not None:
         plan = choose(tried, alone, options)
     name = PARTS if plan.algorithm == PARTS else DENSE if plan.algorithm in _WHOLE else PRODUCT

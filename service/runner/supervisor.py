@@ -103,9 +103,8 @@ class RunnerProcess:
                 process.terminate()
             code = process.wait()
             if process.stdin is not None:
-                with (
-                    self._notifying
-                ):  # a file that is opened next may get the pipe's descriptor, and must not be written
+                # a file that is opened next may get the pipe's descriptor, and must not be written
+                with self._notifying:
                     process.stdin.close()
             if code != 0:
                 self._ended(self.slot, f"the runner {_ending(code)}")

@@ -162,6 +162,16 @@ def test_strange_weights_are_left_to_networkx(weight):
         BACKEND.all_pairs_dijkstra_path_length(graph)
 
 
+@pytest.mark.parametrize("value", [0, 0.0, 1, "x", True])
+def test_every_argument_that_is_left_to_networkx_is_noticed(value):
+    """0 may be a vertex, or the name of an attribute."""
+    for name, left in FUNCTIONS.items():
+        for key in left.split(", ") if left and left != "a single pair" else ():
+            assert BACKEND.can_run(name, (nx.path_graph(3),), {key: value}) == f"{key} is left to NetworkX"
+            for nothing in (None, False):
+                assert BACKEND.can_run(name, (nx.path_graph(3),), {key: nothing}) is True
+
+
 def test_what_is_left_to_networkx_is_said():
     graph = nx.path_graph(3)
     for name, options in (

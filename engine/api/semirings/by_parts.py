@@ -1,8 +1,8 @@
 """Chooses how products are found: by searches, over the parts of a graph, or over the whole graph as one part.
 
-The choice follows from counts and constants, not from measured times, threads or memory, because products over parts
-may differ from those of searches in their last digits.  So the same request gets the same numbers; only parts that do
-not fit in memory are given up.
+The choice follows from counts and constants, not from measured times or threads, because products over parts may differ
+from those of searches in their last digits.  So the same request gets the same numbers again.  Memory matters only
+where it is too small for parts: products are searched then.
 """
 
 from __future__ import annotations

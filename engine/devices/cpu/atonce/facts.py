@@ -83,7 +83,8 @@ class Gathered:
         are powers of two.
         """
         threads = self.width.nonzero()[0]
-        joined = np.minimum(width / self.width[threads], BINS).astype(np.int64)
+        # a bin that is narrower still has the same effect: all its histogram falls into the first bin of ``counts``
+        joined = (width / np.maximum(self.width[threads], width / BINS)).astype(np.int64)
         # histograms of equal width are added first: there are few widths, even if there are many threads
         for bins in set(joined.tolist()):
             some = np.add.reduce(self.counts[threads[joined == bins]])

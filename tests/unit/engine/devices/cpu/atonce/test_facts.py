@@ -86,3 +86,16 @@ def test_histograms_of_any_widths_are_joined(threads: int) -> None:
     counts = np.zeros(BINS, np.int64)
     assert found.count(4.0, counts) == gathered.below.sum()
     assert np.array_equal(counts, wanted)
+
+
+@pytest.mark.parametrize("exponent", [-1000, -999, -300, -7, 0, 24, 500, 1010])
+@pytest.mark.parametrize("narrow", [-1000, -990, -20, 0])
+def test_a_histogram_of_tiny_distances_is_joined_to_one_of_huge_distances(narrow: int, exponent: int) -> None:
+    gathered = Gathered.of(np.zeros((1, 1), np.float64), 2, wanted=True)
+    gathered.width[:] = 2.0**narrow, 2.0 ** max(narrow, exponent)
+    gathered.counts[0], gathered.counts[1, 3] = np.arange(BINS), 5
+    counts, step = np.zeros(BINS, np.int64), 2 ** min(max(narrow, exponent) - narrow, 7)
+    assert gathered.found(None).count(2.0 ** max(narrow, exponent), counts) == 0
+    wanted = np.bincount(np.arange(BINS) // step, np.arange(BINS), BINS).astype(np.int64)
+    wanted[3] += 5
+    assert np.array_equal(counts, wanted)

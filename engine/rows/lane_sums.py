@@ -88,40 +88,45 @@ class LaneSums:
         return bool((np.diff(begins) <= CLUSTER).all())
 
     def add(
-        self, sources: Indices, rows: Array, none: np.generic, limited: bool, wanted: tuple[Any, ...]
+        self,
+        which: Indices,
+        searched: tuple[Indices, Array, np.generic],
+        limited: bool,
+        wanted: tuple[Any, ...],
     ) -> tuple[int, int, int]:
-        """Sum along the paths of the first rows, as many as can be summed side by side.
+        """Sum along the paths of the first of some rows, as many as can be summed side by side.
 
         Args:
-            sources: vertex indices, shape (rows,).
-            rows: shape (rows, n): int32, uint16 or float64, the distances from ``sources`` to all vertices.
-            none: the value for *no path* in ``rows``.
+            which: the numbers of these rows, which ascend.
+            searched: three entries: the sources, vertex indices, shape (rows,); int32, uint16 or float64, shape (rows,
+                n): the distances from them to all vertices; and the value for *no path* among these.
             limited: whether distances beyond a cutoff are unreachable.
             wanted: the values for *no path* of the sums, int32 and float64; and the arrays that receive the sums:
                 int32, shape (rows, k, columns), and float64, shape (rows, l, columns).
 
         Returns:
-            The number of rows summed; and row and vertex of an entry that is not a shortest distance, or -1 and -1.
+            How many of the rows ``which`` are summed; and row and vertex of an entry that is not a shortest distance,
+            or -1 and -1.
         """
         from engine.rows._lane_sums import sum_lanes, whole_rows
 
-        count = side_by_side(len(rows))
-        order = by_nearness(sources[:count], rows, LANES)
+        (sources, rows, none), count = searched, side_by_side(len(which), LANES)
+        order = by_nearness(which[:count], sources, rows, LANES)
         with self._spaces.one() as (buffer, space):
             for first in range(0, count, LANES):
-                which = order[np.minimum(np.arange(first, first + LANES), count - 1)]
-                own, numbers = rows, which
+                some = order[np.minimum(np.arange(first, first + LANES), count - 1)]
+                own, numbers = rows, some
                 if rows.dtype != np.int32:
                     unit = None if rows.dtype.kind in "iu" else float(self._unit)
-                    if not whole_rows(rows, which, unit, none, buffer):
+                    if not whole_rows(rows, some, unit, none, buffer):
                         return 0, -1, -1
                     own, numbers = buffer, np.arange(LANES)
-                block = own, numbers, np.ascontiguousarray(sources[which]), int(limited)
+                block = own, numbers, np.ascontiguousarray(sources[some]), int(limited)
                 anew = 0 if first % SAME_ORDER else 1 + self._moves
-                given = block, anew, self._graph, self._clusters, space, (which, self._columns, *wanted)
+                given = block, anew, self._graph, self._clusters, space, (some, self._columns, *wanted)
                 lane, vertex = sum_lanes(*given)
                 if lane >= 0:
-                    return first, int(which[lane]), vertex
+                    return first, int(some[lane]), vertex
         return count, -1, -1
 
     def _new_space(self) -> tuple[Any, ...]:
@@ -170,9 +175,9 @@ class KeptSpaces:
         self._free.append(space)
 
 
-def side_by_side(count: int) -> int:
-    """Return how many of some rows are summed side by side."""
-    left = count % LANES
+def side_by_side(count: int, lanes: int) -> int:
+    """Return how many of some rows are summed side by side, at most ``lanes`` at a time."""
+    left = count % lanes
     return count - (left if left < LEAST_ROWS else 0)
 
 
@@ -187,19 +192,20 @@ def arcs_into(graph: Graph) -> tuple[Array, Array, Indices]:
     return into, tails, order
 
 
-def by_nearness(sources: Indices, rows: Array, lanes: int) -> Indices:
-    """Return the numbers of the rows in an order in which those that are summed together have sources near each other.
+def by_nearness(which: Indices, sources: Indices, rows: Array, lanes: int) -> Indices:
+    """Return the numbers of some rows in an order in which those that are summed together have sources near each other.
 
     The rows are halved, again and again, by which of two distant sources is nearer.
 
     Args:
-        sources: vertex indices, shape (count,).
-        rows: shape (count or more, n): the distances from ``sources``.
+        which: the numbers of these rows.
+        sources: vertex indices, shape (rows,).
+        rows: shape (rows, n): the distances from ``sources``.
         lanes: how many rows are summed together.
     """
-    if len(sources) <= lanes:
-        return np.arange(len(sources))
-    lengths = rows[: len(sources), sources]
+    if len(which) <= lanes:
+        return which
+    lengths = rows[which[:, None], sources[which]]
     if lengths.dtype.kind == "f":
         lengths = np.nan_to_num(lengths.astype(np.float64), posinf=1e300)
     else:
@@ -214,7 +220,7 @@ def by_nearness(sources: Indices, rows: Array, lanes: int) -> Indices:
         half = -(-(len(part) // 2) // lanes) * lanes
         return np.concatenate((halved(part[:half]), halved(part[half:])))
 
-    return halved(np.arange(len(sources)))
+    return which[halved(np.arange(len(which)))]
 
 
 def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:

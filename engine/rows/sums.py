@@ -154,6 +154,7 @@ class PathSums:
         elif kind.dtype == np.float64:
             weights = weights.astype(np.float64)
         self._arcs, self._quantities = (graph.indptr, graph.heads, weights), own
+        self._leads = np.diff(graph.indptr) > 0
         self._lanes: HopSums | LaneSums | None = None
         if sums_side_by_side(graph):
             columns = (np.arange(graph.n) if targets is None else targets).astype(np.int64)
@@ -186,12 +187,16 @@ class PathSums:
             for names, kind in zip((self._wholes, self._fractions), kinds, strict=True)
         )
         rows, nothing = np.ascontiguousarray(rows), (kinds[0].sentinel(), kinds[1].sentinel())
-        done, first, vertex = 0 if self._width else len(rows), -1, -1
-        if self._lanes is not None and self._width:
-            done, first, vertex = self._lanes.add(sources, rows, self._kind.sentinel(), self._limited, (*nothing, *out))
-        if first < 0 and done < len(rows):
-            first, vertex = self._walk(sources[done:], rows[done:], (*nothing, *(part[done:] for part in out)))
-            first += done if first >= 0 else 0
+        wanted = (*nothing, *out)
+        left = np.arange(len(rows) if self._width else 0)
+        first, vertex = -1, -1
+        if self._lanes is not None and len(left):
+            alone = [i for i in left[~self._leads[sources]].tolist() if self._none(sources[i], rows[i], i, wanted)]
+            left = np.delete(left, np.array(alone, np.int64))
+            done, first, vertex = self._lanes.add(left, (sources, rows, self._kind.sentinel()), self._limited, wanted)
+            left = left[done:]
+        if first < 0 and len(left):
+            first, vertex = self._walk(left, sources, rows, wanted)
         if first >= 0:
             names = self._graph.labels[sources[first]], self._graph.labels[vertex]
             raise SolveFailed(
@@ -200,19 +205,35 @@ class PathSums:
         sums: dict[str, Array] = {name: out[0][:, k] for k, name in enumerate(self._wholes)}
         return sums | {name: out[1][:, k] for k, name in enumerate(self._fractions)}
 
-    def _walk(self, sources: Indices, rows: Array, wanted: tuple[Any, ...]) -> tuple[int, int]:
-        """Sum along the paths of one row after the other; return row and vertex of a wrong entry, or -1 and -1."""
+    def _none(self, source: int, row: Array, i: int, wanted: tuple[Any, ...]) -> bool:
+        """Write the sums of row ``i``, whose source no arc leaves; return False if an entry of the row is wrong."""
+        if row[source] != 0 or np.count_nonzero(row != self._kind.sentinel()) > 1:
+            return False
+        for none, out in zip(wanted[:2], wanted[2:], strict=True):
+            out[i] = none
+            out[i][:, self._columns == source if len(self._columns) else source] = 0
+        return True
+
+    def _walk(self, which: Indices, sources: Indices, rows: Array, wanted: tuple[Any, ...]) -> tuple[int, int]:
+        """Sum along the paths of the rows ``which``, one after the other; return row and vertex of a wrong entry, or -1
+        and -1.
+        """
         # imported here, because planning imports this module and needs none of its kernels
         from engine.rows._sums import in_units, sum_along
 
-        lengths, none = rows, self._kind.sentinel()
-        if self._exactness.per:
-            lengths, none = np.empty(rows.shape, np.int64), np.int64(2**62)
-            in_units(rows, float(self._exactness.per), none, lengths)
         limits = self._limited, self._graph.terminals
-        given = lengths, sources, none, limits, self._arcs, self._quantities, (self._columns, *wanted)
-        first, vertex = sum_along(*given)
-        return first, vertex
+        for part in np.split(which, np.flatnonzero(np.diff(which) > 1) + 1):
+            some = slice(int(part[0]), int(part[-1]) + 1)
+            lengths, none = rows[some], self._kind.sentinel()
+            if self._exactness.per:
+                lengths, none = np.empty(lengths.shape, np.int64), np.int64(2**62)
+                in_units(rows[some], float(self._exactness.per), none, lengths)
+            results = (self._columns, *wanted[:2], *(out[some] for out in wanted[2:]))
+            given = lengths, sources[some], none, limits, self._arcs, self._quantities, results
+            first, vertex = sum_along(*given)
+            if first >= 0:
+                return some.start + first, vertex
+        return -1, -1
 
 
 class SumSink:

@@ -54,25 +54,30 @@ class HopSums:
         self._narrowest = 0  # of the types, the first that has held the distances of all rows so far
 
     def add(
-        self, sources: Indices, rows: Array, none: np.generic, limited: bool, wanted: tuple[Any, ...]
+        self,
+        which: Indices,
+        searched: tuple[Indices, Array, np.generic],
+        limited: bool,
+        wanted: tuple[Any, ...],
     ) -> tuple[int, int, int]:
-        """Sum along the paths of the first rows, as many as can be summed side by side.
+        """Sum along the paths of the first of some rows, as many as can be summed side by side.
 
         Args:
-            sources: vertex indices, shape (rows,).
-            rows: shape (rows, n): int32, uint16 or float64, the distances from ``sources`` to all vertices.
-            none: the value for *no path* in ``rows``.
+            which: the numbers of these rows, which ascend.
+            searched: three entries: the sources, vertex indices, shape (rows,); int32, uint16 or float64, shape (rows,
+                n): the distances from them to all vertices; and the value for *no path* among these.
             limited: whether distances beyond a cutoff are unreachable.
             wanted: the values for *no path* of the sums, int32 and float64; and the arrays that receive the sums:
                 int32, shape (rows, k, columns), and float64, shape (rows, l, columns).
 
         Returns:
-            The number of rows summed; and row and vertex of an entry that is not a shortest distance, or -1 and -1.
+            How many of the rows ``which`` are summed; and row and vertex of an entry that is not a shortest distance,
+            or -1 and -1.
         """
         from engine.rows.hops._hop_sums import narrow_rows, sum_hops
 
-        first, count = 0, side_by_side(len(rows))
-        order = by_nearness(sources[:count], rows, _lanes(self._narrowest))
+        (sources, rows, none), first, count = searched, 0, side_by_side(len(which), LINE)
+        order = by_nearness(which[:count], sources, rows, _lanes(self._narrowest))
         unit = None if rows.dtype.kind in "iu" else float(self._unit)
         with self._spaces.one() as spaces:
             while first < count:
@@ -80,16 +85,16 @@ class HopSums:
                 while width < len(WIDTHS) - 1 and count - first <= _lanes(width + 1):
                     width += 1
                 buffer, space, far = spaces[width]
-                which = order[np.minimum(np.arange(first, first + _lanes(width)), count - 1)]
-                lane, vertex = narrow_rows(rows, which, unit, none, far, buffer)
+                some = order[np.minimum(np.arange(first, first + _lanes(width)), count - 1)]
+                lane, vertex = narrow_rows(rows, some, unit, none, far, buffer)
                 if lane >= 0 and width < len(WIDTHS) - 1:
                     self._narrowest = width + 1
                     continue
                 if lane < 0:
-                    block = buffer, sources[which], far, int(limited)
-                    lane, vertex = sum_hops(block, self._graph, space, (which, self._columns, *wanted))
+                    block = buffer, sources[some], far, int(limited)
+                    lane, vertex = sum_hops(block, self._graph, space, (some, self._columns, *wanted))
                 if lane >= 0:
-                    return first, int(which[lane]), vertex
+                    return first, int(some[lane]), vertex
                 first += _lanes(width)
         return count, -1, -1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,11 +58,23 @@ def typed(rows: np.ndarray, kind: str) -> np.ndarray:
     return np.where(np.isinf(rows), WORK_TYPES[kind].unreachable, rows).astype(kind)
 
 
+def walks_few(sums: PathSums) -> PathSums:
+    """Let it walk only fewer rows than are summed side by side."""
+    walked = sums._walk
+
+    def few(which: np.ndarray, *rest: Any) -> tuple[int, int]:
+        assert len(which) < LEAST_ROWS
+        return walked(which, *rest)
+
+    sums._walk = few  # type: ignore[method-assign]
+    return sums
+
+
 def ways(graph: Graph, kind: str, *, limited: bool = False, targets: np.ndarray | None = None) -> tuple[PathSums, ...]:
-    """What sums rows side by side, which may not walk, and what walks."""
+    """What sums rows side by side, of which it may walk few, and what walks."""
     given = graph, list(graph.quantities), WORK_TYPES[kind]
     beside = PathSums(*given, limited=limited, targets=targets)
-    beside._walk = None  # type: ignore[assignment, method-assign]
+    walks_few(beside)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LaneSums, "suits", staticmethod(lambda _graph, _weights: False))
         return beside, PathSums(*given, limited=limited, targets=targets)

@@ -13,20 +13,20 @@ from engine.rows.lane_sums import FAR, LANES, LEAST_ROWS
 from engine.rows.sums import PathSums
 from storage.errors import SolveFailed
 from storage.graph.graph import Graph, build_graph
-from tests.unit.engine.rows.test_lane_sums import INT32, outcome, random_graph, rows_from, typed
+from tests.unit.engine.rows.test_lane_sums import INT32, outcome, random_graph, rows_from, typed, walks_few
 
 COUNTS = (LEAST_ROWS, LANES, LANES + LEAST_ROWS, 2 * LANES, 2 * LANES + 7, LINE, LINE + LEAST_ROWS, 2 * LINE + 40)
 
 
 def ways(graph: Graph, kind: str, **given: object) -> tuple[PathSums, PathSums]:
-    """What sums rows side by side, which may not walk, and what walks."""
+    """What sums rows side by side, of which it may walk few, and what walks."""
     beside, walk = (
         PathSums(graph, list(graph.quantities), WORK_TYPES[kind], **{"limited": False, "targets": None} | given)
         for _ in range(2)
     )
     assert isinstance(beside._lanes, HopSums)
-    beside._walk = walk._lanes = None  # type: ignore[assignment, method-assign]
-    return beside, walk
+    walk._lanes = None
+    return walks_few(beside), walk
 
 
 def a_path(n: int) -> tuple[Graph, np.ndarray]:
@@ -56,18 +56,18 @@ def test_any_number_of_rows_is_summed_as_the_walk_sums_them(seed, count):
 @pytest.mark.parametrize("width", range(len(WIDTHS)))
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_distances_take_the_narrowest_type_that_holds_them(width, more):
-    """A path whose farthest vertex is at the end of what a type holds, beside it rows that end at once."""
+    """A path whose farthest vertex is at the end of what a type holds, beside it rows that end soon."""
     most = min(int(np.iinfo(WIDTHS[width]).max), 2**17)
     graph, wanted = a_path(most + more)  # the distance of the last vertex is one less
     sources = np.zeros(LINE, np.int64)
-    sources[1:] = graph.n - 1
+    sources[1:] = graph.n - 2
     rows = np.full((LINE, graph.n), INT32.unreachable, np.int32)
-    rows[0], rows[1:, -1] = np.arange(graph.n), 0
+    rows[0], rows[1:, -2:] = np.arange(graph.n), [0, 1]
     beside, _ = ways(graph, "int32")
     found = beside.of(sources, rows)["q"]
     assert np.array_equal(found[0], wanted)
-    assert (found[1:, :-1] == INT32.unreachable).all()
-    assert not found[1:, -1].any()
+    assert (found[1:, :-2] == INT32.unreachable).all()
+    assert (found[1:, -2:] == [0, wanted[-1] - wanted[-2]]).all()
     assert beside._lanes._narrowest == (width + (more > 0) if width < 2 else 2)
 
 
@@ -144,3 +144,30 @@ def test_the_memory_of_a_thread_is_counted():
             bases[whole.ctypes.data] = whole.nbytes
     counted = hop_bytes(graph.n, graph.terminals, 2, 1)
     assert counted == pytest.approx(sum(bases.values()), abs=1000)
+
+
+@pytest.mark.parametrize("kind", ["int32", "uint16", "float64"])
+def test_rows_of_sources_that_no_arc_leaves_are_no_lanes(kind, monkeypatch):
+    """They are summed with any columns, alone and among others, and an entry that is wrong is refused."""
+    rng = np.random.default_rng(5)
+    graph, _ = build_graph(rng.integers(0, 30, 200), rng.integers(0, 90, 200), None, n=90, directed=True)
+    graph = replace(graph, quantities={"q": rng.integers(0, 9, graph.arcs), "r": rng.random(graph.arcs)})
+    alone = np.flatnonzero(np.diff(graph.indptr) == 0)
+    for sources in (alone[:1], alone, rng.permutation(90), np.repeat(alone[:3], 9)):
+        rows, none = typed(rows_from(graph, sources), kind), WORK_TYPES[kind].sentinel()
+        for targets in (None, rng.permutation(90)[:20], alone[[0, 0]]):
+            both = ways(graph, kind, targets=targets)
+            counts = []
+            add = both[0]._lanes.add
+            monkeypatch.setattr(
+                both[0]._lanes, "add", lambda which, *rest, c=counts, a=add: c.append(len(which)) or a(which, *rest)
+            )
+            found, wanted = (way.of(sources, rows) for way in both)
+            assert all(np.array_equal(found[name], wanted[name]) for name in graph.quantities)
+            assert counts == [len(sources) - np.isin(sources, alone).sum()]
+            i = int(np.flatnonzero(np.isin(sources, alone))[-1])
+            for vertex, entry in ((sources[i], none), (sources[i], 1), ((sources[i] + 1) % 90, 1)):
+                wrong = rows.copy()
+                wrong[i, vertex] = entry
+                told = [outcome(way, sources, wrong) for way in both]
+                assert told == [{}, {}]

@@ -141,7 +141,8 @@ class _Again:
         self._reference = Reference(graph)
         self._hops: int | None = matrix.attributes.get("max_hops")
         cutoff = matrix.attributes["cutoff"]
-        self._cutoff = np.inf if cutoff is None else float(matrix.dtype.type(cutoff) if self._floats else cutoff)
+        with np.errstate(over="ignore"):  # every distance of the type is within a cutoff that the type does not hold
+            self._cutoff = np.inf if cutoff is None else float(matrix.dtype.type(cutoff) if self._floats else cutoff)
         self._depth = 0.0  # size of the most negative length of any walk; the rounding of lengths depends on it
         self._search: Callable[[Indices], tuple[Floats, Indices]] = self._reference.trees
         rounds = _SEARCH

@@ -100,5 +100,6 @@ def _whole(weights: npt.NDArray[Any], power: float) -> bool:
 
 def _wholes(weights: npt.NDArray[Any], power: npt.NDArray[np.floating] | float) -> npt.NDArray[np.bool_]:
     """Return which weights are nearest to a multiple of 1 / ``power``, as in :func:`_whole`; arrays are broadcast."""
-    whole: npt.NDArray[np.bool_] = np.rint(weights * power) / power == weights
+    with np.errstate(over="ignore"):  # weights that overflow are no multiples: infinity differs from them
+        whole: npt.NDArray[np.bool_] = np.rint(weights * power) / power == weights
     return whole

@@ -85,12 +85,14 @@ def adds_whole(graph: Graph) -> bool:
 def _longest(graph: Graph, values: Array) -> float:
     """Return a bound on the absolute sum of ``values`` along any path.
 
-    It is the sum, over all vertices, of the largest absolute value of an arc out of the vertex.
+    It is the sum, over all vertices, of the largest absolute value of an arc out of the vertex; infinite if float64
+    does not hold it.
     """
     starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
     if len(starts) == 0:
         return 0.0
-    return float(np.maximum.reduceat(np.abs(values.astype(np.float64)), starts).sum())
+    with np.errstate(over="ignore"):
+        return float(np.maximum.reduceat(np.abs(values.astype(np.float64)), starts).sum())
 
 
 def sums_side_by_side(graph: Graph) -> bool:

@@ -69,21 +69,26 @@ def _collect_hops(arcs, order, state, wanted, times, vertices, over):  # type: i
 
 @njit(nogil=True, cache=True)
 def _collect_weighted(arcs, order, state, wanted, times, vertices, over):  # type: ignore[no-untyped-def]
-    """Add the flow as :func:`_collect_hops` does, for arcs with weights: ``arcs`` holds ``indptr, heads, weights``."""
+    """Add the flow as :func:`_collect_hops` does, for arcs with weights: ``arcs`` holds ``indptr, heads, weights``.
+
+    No arc out of the last vertex is looked at: no shortest path goes on from there.  If the search has ended with this
+    vertex, float64 may have lost the weight of such an arc, whose head then seems to be as far as its tail.
+    """
     indptr, heads, weights = arcs
     dist, sigma, coeff = state
     passed, most = 0.0, 0.0
     for i in range(len(order) - 1, -1, -1):
         u = order[i]
         length, paths, total = dist[u], sigma[u], 0.0
+        end = indptr[u + 1] if i + 1 < len(order) else indptr[u]
         if len(over):
-            for e in range(indptr[u], indptr[u + 1]):
+            for e in range(indptr[u], end):
                 v = heads[e]
                 if dist[v] == length + weights[e]:
                     total += coeff[v]
                     over[e] += paths * coeff[v]
         else:
-            for e in range(indptr[u], indptr[u + 1]):
+            for e in range(indptr[u], end):
                 v = heads[e]
                 share = coeff[v]
                 total += share if dist[v] == length + weights[e] else 0.0

@@ -177,7 +177,8 @@ def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[n
         heap_space: ``heap``, int32; ``place`` as in :func:`count_packed`; ``keys`` of the type of the weights.
 
     Returns:
-        The number of final vertices; -1 if a shortest path to a vertex was found after this vertex had become final.
+        The number of final vertices; -1 if a shortest path to a vertex was found after this vertex had become final, or
+        float64 lost the weight of the last arc of such a path, and another path seems to be as long.
     """
     indptr, heads, weights, far = arcs
     dist, sigma, order = state
@@ -215,7 +216,7 @@ def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[n
                     size += 1
                 _rise_ordered(keys, heap, place, i, new, v)
             elif new == old:
-                if place[v] < 0:
+                if place[v] < 0 or (new == length and weights[e] > 0):
                     return -1
                 sigma[v] += paths
     for i in range(size):

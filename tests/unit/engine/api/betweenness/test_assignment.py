@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from engine.api.betweenness import assignment
 from engine.api.betweenness.assignment import assign
+from engine.api.betweenness.centrality import betweenness
 from engine.model.problem import Options
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 from storage.graph.demand_table import Demands
@@ -112,3 +114,24 @@ def test_sums_that_do_not_agree_are_no_answer(monkeypatch):
     monkeypatch.setattr(assignment.Passage, "by_arc", lambda self, over: by_arc(self, over) * 1.001)
     with pytest.raises(SolveFailed, match="leaves vertex 0, and it should be"):
         assign(DIAMOND, demands((0, 4, 10)))
+
+
+def test_flows_of_an_earlier_search_do_not_count_where_a_search_ends():
+    """The search from 2 ends at 1, which seems to be as far as 0, and so does 0 after the arc from 1 to it."""
+    tails, heads, weights = [0, 1, 1, 2, 2], [1, 0, 2, 0, 1], [0.5, 0.5, 0.5, 1e16, 2e16]
+    graph, _ = build_graph(tails, heads, weights, n=3, directed=True)
+    for threads in (1, 1, 2, 2):
+        found = assign(graph, demands((2, 1, 1), (1, 0, 2)), Options(threads=threads))
+        assert found.flow.tolist() == [1, 2, 0, 1, 0]
+        assert found.through.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("small", [1e-38, 0.5])
+@pytest.mark.parametrize("names", list(itertools.permutations(range(3))))
+def test_a_path_that_is_longer_by_a_lost_weight_is_no_shortest_path(small, names):
+    tails, heads = np.array(names)[[[2, 2, 0], [0, 1, 1]]]
+    graph, _ = build_graph(tails, heads, [1e16, 1e16, small], n=3, directed=True)
+    with pytest.raises(InvalidRequest, match="float64 loses them"):
+        assign(graph, demands((names[2], names[1], 4)))
+    with pytest.raises(InvalidRequest, match="float64 loses them"):
+        betweenness(graph)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from service.units import parse_size
 from storage.errors import InvalidRequest
+from storage.number_texts import decimal_number, whole_number
 
 PREFIX: Final = "APSP_"
 _ADDRESS: Final = r"^s3://[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9](?:/[^/?#]+)*/?$"
@@ -28,8 +29,19 @@ def _size(value: object) -> object:
         raise ValueError(str(error)) from error
 
 
+def _whole(value: object) -> object:
+    return whole_number(value) if isinstance(value, str) else value
+
+
+def _decimal(value: object) -> object:
+    return decimal_number(value, infinite=True) if isinstance(value, str) else value
+
+
 Size = Annotated[int, BeforeValidator(_size), Field(ge=1, lt=2**63)]
-Count = Annotated[int, Field(ge=1, lt=2**63)]
+#: numbers; the environment holds their texts
+Whole = Annotated[int, BeforeValidator(_whole)]
+Real = Annotated[float, BeforeValidator(_decimal)]
+Count = Annotated[Whole, Field(ge=1, lt=2**63)]
 
 
 class Settings(BaseModel):
@@ -41,20 +53,20 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
+    port: Whole = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
     metrics_host: str = Field("127.0.0.1", description="Address on which Prometheus finds metrics.")
-    metrics_port: int = Field(9464, ge=0, le=65535, description="Port of /metrics; 0 for none.")
+    metrics_port: Whole = Field(9464, ge=0, le=65535, description="Port of /metrics; 0 for none.")
     data_dir: Path = Field(Path("apsp-data"), description="Folder of the database, the graphs and the results.")
     store_url: str | None = Field(
         None, pattern=_ADDRESS, description="s3://BUCKET/PREFIX of graphs and results; the folder if not set."
     )
     database_url: str | None = Field(None, description="postgresql://... or sqlite:///FILE; a file there if not set.")
-    database_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a lock of the database.")
+    database_timeout: Real = Field(30.0, gt=0, description="Seconds to wait for a lock of the database.")
     node: str | None = Field(None, max_length=60, description="Name of this machine among the runners' machines.")
     runners: str = Field(
         "auto", description="Runners of this node: auto, none, or devices: cpu; cpu,short; cuda0,cuda1; cuda0-3."
     )
-    short_seconds: float = Field(5.0, gt=0, description="Most predicted seconds of a job that the runner short takes.")
+    short_seconds: Real = Field(5.0, gt=0, description="Most predicted seconds of a job that the runner short takes.")
     short_memory: Size = Field(
         2**30, description="Most bytes of such a job; so many are kept free for it beside other runners."
     )
@@ -63,10 +75,10 @@ class Settings(BaseModel):
     )
     readers: Count = Field(2, description="Processes that read uploaded graphs.")
     planners: Count = Field(2, description="Processes that plan jobs.")
-    read_seconds: float = Field(60.0, gt=0, description="Seconds that reading an upload may take, whatever its size.")
+    read_seconds: Real = Field(60.0, gt=0, description="Seconds that reading an upload may take, whatever its size.")
     min_read_rate: Size = Field(512 * 2**10, description="Bytes of an upload that add a second to that limit.")
     answerers: Count = Field(2, description="Processes that compute answers from prepared results.")
-    answer_seconds: float = Field(120.0, gt=0, description="Seconds that one answer from a prepared result may take.")
+    answer_seconds: Real = Field(120.0, gt=0, description="Seconds that one answer from a prepared result may take.")
     tables_memory: Size = Field(
         4 * 2**30, description="Bytes of tables of earlier results that each of these processes keeps."
     )
@@ -78,7 +90,7 @@ class Settings(BaseModel):
         None, description="Bytes of the GPU's memory that the tables of one result may take; what is free if not set."
     )
     chunk_cache: Size = Field(256 * 2**20, description="Bytes of computed chunks of prepared results that are kept.")
-    plan_seconds: float = Field(600.0, gt=0, description="Seconds that planning a job may take.")
+    plan_seconds: Real = Field(600.0, gt=0, description="Seconds that planning a job may take.")
     task_memory: Size | None = Field(
         None, description="Bytes of memory that reading or planning may take; 3/4 of what is free if not set."
     )
@@ -99,7 +111,7 @@ class Settings(BaseModel):
     max_pairs: Count = Field(100_000, description="Pairs in one request of distances.")
     max_paths: Count = Field(1_000, description="Routes in one request.")
     max_requests_per_second: Count = Field(5_000, description="Requests a second of one key, twice that at once.")
-    max_computing_seconds: float = Field(
+    max_computing_seconds: Real = Field(
         120.0, gt=0, description="Processor seconds a minute of one key for answers from prepared results."
     )
     max_streams: Count = Field(32, description="Open event streams of one key.")
@@ -123,27 +135,27 @@ class Settings(BaseModel):
     max_open_jobs_total: Count = Field(10_000, description="Open jobs of all keys.")
     max_wait_seconds: Count = Field(30, description="Seconds that an answer waits for a job at most (Prefer: wait).")
     max_attempts: Count = Field(3, description="Attempts at a job whose runner was lost; then it fails.")
-    lease_seconds: float = Field(
+    lease_seconds: Real = Field(
         60.0, gt=0, description="Seconds without a sign of life after which a runner loses its job."
     )
-    heartbeat_seconds: float = Field(5.0, gt=0, description="Seconds between two signs of life of a runner.")
-    cancel_term_seconds: float = Field(5.0, gt=0, description="Seconds until a cancelled job's runner gets SIGTERM.")
-    cancel_kill_seconds: float = Field(10.0, gt=0, description="Further seconds until it gets SIGKILL.")
-    probe_seconds: float = Field(
+    heartbeat_seconds: Real = Field(5.0, gt=0, description="Seconds between two signs of life of a runner.")
+    cancel_term_seconds: Real = Field(5.0, gt=0, description="Seconds until a cancelled job's runner gets SIGTERM.")
+    cancel_kill_seconds: Real = Field(10.0, gt=0, description="Further seconds until it gets SIGKILL.")
+    probe_seconds: Real = Field(
         60.0, gt=0, description="Seconds of a probe; a GPU that takes longer is out of service."
     )
-    retain_seconds: float | None = Field(
+    retain_seconds: Real | None = Field(
         None, gt=0, description="Seconds after which results are removed; never if not set."
     )
     retain_bytes: Size | None = Field(
         None, description="Bytes of all results; if there are more, the oldest are removed."
     )
-    tombstone_seconds: float = Field(
+    tombstone_seconds: Real = Field(
         30 * 86400.0, gt=0, description="Seconds for which a removed job is answered with 410."
     )
-    drain_seconds: float = Field(0.0, ge=0, description="Seconds between reporting not ready and closing, at shutdown.")
-    runner_nice: int = Field(10, ge=0, le=19, description="Niceness of runners, so that the API goes first.")
-    stop_seconds: float = Field(20.0, gt=0, description="Seconds for requests and the running tile at shutdown.")
+    drain_seconds: Real = Field(0.0, ge=0, description="Seconds between reporting not ready and closing, at shutdown.")
+    runner_nice: Whole = Field(10, ge=0, le=19, description="Niceness of runners, so that the API goes first.")
+    stop_seconds: Real = Field(20.0, gt=0, description="Seconds for requests and the running tile at shutdown.")
 
     @field_validator("accel_prefix")
     @classmethod

@@ -17,6 +17,7 @@ from service.views.pictures.layout import MOST
 from service.views.pictures.network_map import SCHEMES, NetworkMap, draw_map
 from storage.counted import counted
 from storage.errors import InvalidRequest
+from storage.number_texts import decimal_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,7 +101,7 @@ def _classes(text: str | None) -> list[float]:
     if text is None:
         return []
     try:
-        bounds = [float(part) for part in split_names([text], "classes")]
+        bounds = [decimal_number(part) for part in split_names([text], "classes")]
     except ValueError:
         bounds = [float("nan")]
     if not all(np.isfinite(bounds)) or any(b <= a for a, b in zip([0.0, *bounds], bounds, strict=False)):

@@ -76,8 +76,8 @@ def serve_routes(
     answer: AnswerOptions,
 ) -> None:
     """Answer programs that speak OSRM's or Valhalla's protocol; there are no keys: whoever reaches the port may ask."""
-    if speed is not None and not speed > 0:
-        raise typer.BadParameter(f"--speed is above 0 km/h, found {speed:g}")
+    if speed is not None and not 0 < speed < float("inf"):
+        raise typer.BadParameter(f"--speed is a number of km/h above 0, found {speed:g}")
     check_service()
     from service.cli.commands.querying import opened
     from service.routing import app

@@ -1,21 +1,23 @@
 """Converts plain values of a command line without Typer.  Typer converts all others, and writes every refusal.
 
 Typer converts each value, also a default, with pydantic; the import of pydantic and its converters take 0.1 s of
-processor time in a short solve.  A text needs no conversion, and the conversions of a whole number, a choice and a
-readable path are simple, so this module does them.  Typer's own converter takes every other value (decision 230).
+processor time in a short solve.  A text needs no conversion, and the conversions of a number, a choice and a readable
+path are simple, so this module does them.  Typer's own converter takes every other value (decision 230).
+
+Pydantic takes texts for numbers that are none, such as ``1_000`` and ``nan``, so numbers never reach it as texts.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
-#: Number texts (whole, real) that Python and Typer convert alike; they are too short to overflow a number type.
-_WHOLE: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-_REAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?", re.ASCII)
+import typer
+
+from storage.number_texts import decimal_number, whole_number
+
 #: Marks a value that Typer has to convert.
 TYPERS: Final = object()
 
@@ -37,6 +39,8 @@ def take_plainly(parameter: Any) -> Any:
 def plain_reader(kind: Any, declared: Any) -> Callable[[Any], Any]:
     """Return a function that converts a plain value, and returns ``TYPERS`` for any other value.
 
+    The function raises ValueError for a text in place of a number.
+
     Args:
         kind: the type of the values; ``list[...]`` for parameters that may be repeated.
         declared: the declared limits: bounds, or what a path must be.
@@ -44,7 +48,7 @@ def plain_reader(kind: Any, declared: Any) -> Callable[[Any], Any]:
     if get_origin(kind) is list:
         one = plain_reader(get_args(kind)[0], declared)
         return lambda values: _all_plain(values, one)
-    if declared.parser is not None or declared.clamp:
+    if declared.parser is not None:
         return lambda _: TYPERS
     if get_origin(kind) is Literal and declared.case_sensitive:
         choices = get_args(kind)
@@ -52,8 +56,7 @@ def plain_reader(kind: Any, declared: Any) -> Callable[[Any], Any]:
     if kind is str:
         return lambda value: value if type(value) is str else TYPERS
     if kind in (int, float):
-        pattern = _WHOLE if kind is int else _REAL
-        return lambda value: _number(value, kind, pattern, declared.min, declared.max)
+        return lambda value: _number(value, kind, declared.min, declared.max)
     if kind is Path and not (declared.exists or declared.writable or declared.resolve_path or declared.path_type):
         return lambda value: _path(value) if declared.file_okay and declared.dir_okay else TYPERS
     return lambda _: TYPERS
@@ -72,7 +75,7 @@ class _Converter:
         return self
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the converted value; raises Typer's error if Typer refuses the value.
+        """Return the converted value; raises Typer's error if the value is refused.
 
         Args:
             value: the value as it was given, or the default; None if there is neither.
@@ -82,7 +85,10 @@ class _Converter:
         many = param.multiple or param.nargs == -1
         if value is None:
             return () if many else None
-        found = self._plain(value)
+        try:
+            found = self._plain(value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx, param) from None
         return self._typers_own().coerce(value, param=param, ctx=ctx) if found is TYPERS else found
 
 
@@ -93,9 +99,9 @@ def _all_plain(values: Any, one: Callable[[Any], Any]) -> Any:
     return TYPERS if any(value is TYPERS for value in found) else found
 
 
-def _number(value: Any, kind: type[int] | type[float], pattern: re.Pattern[str], least: Any, most: Any) -> Any:
-    if type(value) is str and pattern.fullmatch(value):
-        value = kind(value)
+def _number(value: Any, kind: type[int] | type[float], least: Any, most: Any) -> Any:
+    if type(value) is str:
+        value = whole_number(value) if kind is int else decimal_number(value, infinite=True)
     if type(value) is not kind or (least is not None and value < least) or (most is not None and value > most):
         return TYPERS
     return value

@@ -11,6 +11,7 @@ import typer
 from service.cli.arguments import GraphFile, Json, with_options
 from service.name_lists import split_names
 from service.options import JobOptions
+from storage.number_texts import decimal_number
 from storage.options import ReadingOptions
 
 Server = Annotated[
@@ -56,7 +57,7 @@ def submit(
         if given[field] is not None:
             points = sent_points(given[field], f"--{field}")
             given[field] = selected_names(given[field], f"--{field}") if points is None else points
-    for field, kind in (("within", float), ("quantiles", float), ("measures", str), ("columns", str)):
+    for field, kind in (("within", decimal_number), ("quantiles", decimal_number), ("measures", str), ("columns", str)):
         if given[field] is not None:
             given[field] = values_of(given[field], field, kind)
     if given["also"] is not None:

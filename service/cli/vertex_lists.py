@@ -13,7 +13,7 @@ from service.name_lists import split_names
 from storage.errors import InvalidRequest, NotFound
 from storage.geography.tables import has_points
 from storage.graph.graph import Graph, index_of
-from storage.graph.vertex_table import is_number
+from storage.number_texts import looks_like_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -175,7 +175,7 @@ def _without_header(names: list[tuple[str, str]], graph: Labels, text: str) -> l
     (where, first), (_, second) = names[:2]
     if not where or _is_vertex(graph, first) or not _is_vertex(graph, second):
         return names
-    if graph.dtype.kind in "iu" and is_number(first):
+    if graph.dtype.kind in "iu" and looks_like_number(first):
         return names
     print(f"note: {first!r}, the first line of {text.removeprefix('@')}, is taken for a header", file=sys.stderr)
     return names[1:]
@@ -190,17 +190,14 @@ def values_of(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
         kind: converts the text of one value.
 
     Raises:
-        InvalidRequest: a value cannot be converted, or is NaN.
+        InvalidRequest: a value cannot be converted.
     """
     found = []
     for place in split_names([text], field, "value"):
         try:
-            value = kind(place)
-            if value != value:  # noqa: PLR0124 - it is not a number
-                raise ValueError
+            found.append(kind(place))
         except ValueError:
             raise InvalidRequest(f"--{field} takes numbers with commas, found {place!r}", field=field) from None
-        found.append(value)
     return found
 
 
@@ -262,17 +259,32 @@ def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a position in the input (for messages) and the name found there; empty lines are left out."""
+    """Yield pairs of a position in the input (for messages) and the name found there.
+
+    Lines without a name are left out: those that are empty or have only blanks, unless quotes of a table hold the blanks
+    or nothing.
+    """
     rows: Iterable[tuple[int, str]] = enumerate(text.split("\n"), 1)
     if table:
-        reader = csv.reader(io.StringIO(text), strict=True, skipinitialspace=True)
         try:
-            rows = [(reader.line_num, row[0]) for row in reader if row]
+            rows = list(_first_column(text))
         except csv.Error as error:
             raise InvalidRequest(f"{option}: {name} is no CSV ({error})", field=option.removeprefix("--")) from error
     for line, row in rows:
-        if row.strip():
+        if row.strip() or table:
             yield f": {name}, line {line}", row
+
+
+def _first_column(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line number and the name of each row of a table that has a name in its first column."""
+    lines = text.split("\n")
+    reader = csv.reader(io.StringIO(text), strict=True, skipinitialspace=True)
+    first = 0
+    for row in reader:
+        # Module csv does not tell an empty field from one that is empty between quotes, which is a name.
+        if row and (row[0].strip() or lines[first].lstrip(" ").startswith('"')):
+            yield reader.line_num, row[0]
+        first = reader.line_num
 
 
 def tell_points(answer: dict[str, Any], ends: Sequence[Any], names: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from service.client.errors import NoAnswer, Problem, ServiceError
 from service.client.steps import Answer, Flow, Lost, Pause, Request, Send
 from storage.arguments import check_number
 from storage.errors import InvalidRequest
+from storage.number_texts import is_digits
 
 #: statuses after which another attempt may succeed; proxies and a stopping service send some of them
 _AGAIN: Final = frozenset({425, 429, 502, 503, 504})
@@ -102,7 +103,7 @@ def _wait(reply: Answer | Lost, request: Request, pause: float) -> float | None:
 def retry_after(answer: Answer) -> float | None:
     """Return the seconds that ``Retry-After`` asks for, as a number or a date (RFC 9110, 10.2.3); None without it."""
     text = answer.headers.get("retry-after", "").strip()
-    if text.isdigit():
+    if is_digits(text):
         return float(text)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())

@@ -16,6 +16,7 @@ from service.options import ClientOptions, Numbers, Size, Vertices, Words
 from service.pool.tabled import TAKES
 from service.units import parse_size
 from storage.errors import InvalidRequest
+from storage.number_texts import decimal_number, whole_number
 from storage.options import declared
 
 
@@ -101,14 +102,14 @@ def _value(name: str, text: str) -> Any:
     if kind == Words:
         return split_names([text], name)
     if kind == Numbers:
-        return [_number(name, place, float) for place in split_names([text], name)]
+        return [_number(name, place, decimal_number) for place in split_names([text], name)]
     if len(text) > _LONGEST:
         raise InvalidRequest(f"{option.label}: {len(text):,} characters, at most {_LONGEST:,} are read", field=name)
     if kind == Size:
         return parse_size(text, field=name)
     if kind in (bool, bool | None):
         return True
-    convert = float if kind == float | None else int if kind in (int, int | None) else str
+    convert = decimal_number if kind == float | None else whole_number if kind in (int, int | None) else str
     return _number(name, text, convert)
 
 

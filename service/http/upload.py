@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from service.api.fault import UnsupportedMedia
 from service.settings import variable
 from storage.errors import InvalidRequest, LimitExceeded, StorageFailed
+from storage.number_texts import is_digits
 
 #: bytes that a thread writes at once; a larger buffer was not faster, a smaller one costs more thread switches
 _BUFFER: Final = 4 << 20
@@ -39,7 +40,7 @@ def check_headers(request: Request, most: int, setting: str = "max_upload_bytes"
         message = f"Content-Encoding: {encoding[:40]} is not supported; use gzip or zstd"
         raise UnsupportedMedia(message, field="Content-Encoding")
     length = request.headers.get("content-length", "")
-    if not length.isdigit():
+    if not is_digits(length):
         return None
     announced = int(length)
     if announced > most:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _SOON, _LATER = 0.01, 0.1
 #: seconds for which the shorter interval is used, from the time at which the last request began to wait
 _SOON_SECONDS: Final = 1.0
-_WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?=$|[,;])", re.IGNORECASE)
+_WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 
 def asked_to_wait(prefer: str, most: int) -> int | None:

@@ -35,7 +35,7 @@ LONGEST_SECONDS: Final = 600.0
 _RETRY_MILLISECONDS: Final = 2000
 #: bytes of the log in one event, at most
 _LOG_BYTES: Final = 1 << 16
-_POSITION: Final = re.compile(r"(\d{1,18})\.(\d{1,18})")
+_POSITION: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 _STATE: Final = {"state", "phase", "progress", "rate", "unit", "eta_seconds", "attempt"}
 
 

@@ -19,8 +19,11 @@ from service.routing.polyline import decode
 from service.routing.visiting_order import visiting_order
 from storage.errors import ApspError, InvalidRequest, LimitExceeded
 from storage.geography.coordinates import crow_distances, wrong_degrees
+from storage.number_texts import is_digits
 
-_PLACE: Final = re.compile(r"(-?\d{1,3}(?:\.\d{1,20})?(?:[eE]-\d{1,3})?),(-?\d{1,2}(?:\.\d{1,20})?(?:[eE]-\d{1,3})?)")
+_PLACE: Final = re.compile(
+    r"(-?\d{1,3}(?:\.\d{1,20})?(?:[eE]-\d{1,3})?),(-?\d{1,2}(?:\.\d{1,20})?(?:[eE]-\d{1,3})?)", re.ASCII
+)
 _POLYLINE: Final = re.compile(r"polyline(6?)\((.*)\)")
 #: Most places of one request, most places of one trip, and most vertices that *nearest* returns.
 MOST_PLACES: Final = 20_000
@@ -152,7 +155,7 @@ class Osrm:
         if len(lon) < 2:
             raise InvalidRequest("a route needs two coordinates or more", field="options")
         form = RouteForm.of(query)
-        if not re.fullmatch(r"true|false|\d{1,3}", query.get("alternatives", "false")):
+        if not re.fullmatch(r"true|false|[0-9]{1,3}", query.get("alternatives", "false")):
             raise InvalidRequest("alternatives is true, false or a number", field="options")
         stops = self._stops(lon, lat, query)
         legs = self._legs(stops.vertices.tolist())
@@ -199,7 +202,7 @@ class Osrm:
         if len(lon) != 1:
             raise InvalidRequest(f"nearest takes one coordinate, found {len(lon)}", field="options")
         number = query.get("number", "1")
-        if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= MOST_NEAREST:
+        if not is_digits(number) or not 1 <= int(number) <= MOST_NEAREST:
             raise InvalidRequest(f"number is from 1 to {MOST_NEAREST}, found {number[:20]!r}", field="options")
         self._stops(lon, lat, query)
         found = self._network.nearest(float(lon[0]), float(lat[0]), int(number))
@@ -257,7 +260,7 @@ def _picked(count: int, text: str, side: str) -> Indices:
         return np.arange(count)
     numbers = text.split(";")
     for number in numbers:
-        if not number.isascii() or not number.isdigit() or len(number) > 9 or int(number) >= count:
+        if not is_digits(number) or int(number) >= count:
             raise InvalidRequest(
                 f"{side} are numbers of coordinates from 0 to {count - 1}, found {number[:20]!r}", field="options"
             )
@@ -296,6 +299,6 @@ def _estimate(made: Answer, cells: Indices, at: Sequence[Indices], places: tuple
 
 
 def _number(text: str, name: str) -> float:
-    if not re.fullmatch(r"\d{1,12}(\.\d{1,12})?", text):
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12})?", text):
         raise InvalidRequest(f"{name} are numbers from 0, found {text[:20]!r}", field="options")
     return float(text)

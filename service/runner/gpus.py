@@ -19,7 +19,7 @@ from service.settings import Settings
 from storage.errors import InvalidRequest
 
 _NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
-_DEVICE: Final = re.compile(r"cuda(\d{1,4})(?:-(\d{1,4}))?")
+_DEVICE: Final = re.compile(r"cuda([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 #: the device of the short runner
 SHORT: Final = "short"

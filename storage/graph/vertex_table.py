@@ -16,6 +16,7 @@ from storage.files.csv_rows import place_of, read_rows, repeated_name
 from storage.files.writing import Writing
 from storage.graph.graph import index_of
 from storage.graph.units import unit_metadata
+from storage.number_texts import looks_like_number
 
 if TYPE_CHECKING:
     import pandas
@@ -247,7 +248,7 @@ def check_header(path: Path, names: list[str], labels: Array, field: str) -> Non
         labels: the labels of the vertices.
         field: the option that named the file.
     """
-    numbers = [name for name in names[1:] if is_number(name)]
+    numbers = [name for name in names[1:] if looks_like_number(name)]
     if not numbers:
         return
     try:
@@ -270,15 +271,6 @@ def check_filled(path: Path, frame: pl.DataFrame, field: str) -> None:
     """
     if not frame.height:
         raise InvalidRequest(f"{path} has no row with an entry below the names of its columns", field=field)
-
-
-def is_number(text: str) -> bool:
-    """Return whether a text is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def place_in(path: Path, row: int) -> str:

@@ -11,12 +11,9 @@ import re
 
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import EXACT, is_label
+from storage.number_texts import DECIMAL, INFINITE, WHOLE
 
-#: A whole number of at most 400 digits: no type holds longer numbers, and Python refuses to convert very long ones.
-_WHOLE = re.compile(r"[+-]?[0-9]{1,400}+")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _FORTRAN = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[dD][+-]?[0-9]++")
-_INFINITE = re.compile(r"([+-]?)(inf|infinity)", re.IGNORECASE)
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "?", "nil", "\\n"})
 _QUOTED_WORD = re.compile(r'(?:"[^"]*+"|[^ \t"])++')
 _SHOWN = 60
@@ -39,7 +36,7 @@ def shown(text: str) -> str:
 
 def whole(token: str, line: int, field: str) -> int:
     """Return ``token`` as a whole number that fits int64; raise InvalidGraph for any other text."""
-    if not _WHOLE.fullmatch(token):
+    if not WHOLE.fullmatch(token):
         raise InvalidGraph(f"{field} {shown(token)} is not a whole number", line=line, field=field)
     value = int(token)
     if not -(2**63) <= value < 2**63:
@@ -51,7 +48,7 @@ def vertex(token: str, line: int, column: str = "") -> int:
     """Return a vertex that is written as a number; raise ``TextVertex`` if it looks like a name.  ``column`` is the
     name of its column, for messages.
     """
-    if not _WHOLE.fullmatch(token):
+    if not WHOLE.fullmatch(token):
         place = f" (column {column!r})" if column else ""
         if token.lower() in _MISSING:
             raise InvalidGraph(f"the vertex is missing ({shown(token)}){place}", line=line, field="vertex")
@@ -78,14 +75,14 @@ def label(token: str, line: int, column: str = "") -> int:
 
 def is_whole(token: str) -> bool:
     """Return whether a token is written as a whole number."""
-    return _WHOLE.fullmatch(token) is not None
+    return WHOLE.fullmatch(token) is not None
 
 
 def is_number(token: str, decimal_comma: bool = False) -> bool:
     """Return whether a token can be read as a weight, including words for infinity and not-a-number."""
     if decimal_comma:
         token = token.replace(",", ".")
-    return bool(_NUMBER.fullmatch(token) or _INFINITE.fullmatch(token)) or token.lower() == "nan"
+    return bool(DECIMAL.fullmatch(token) or INFINITE.fullmatch(token)) or token.lower() == "nan"
 
 
 def is_missing(token: str) -> bool:
@@ -101,7 +98,7 @@ def weight(
     With ``integer``, only whole numbers are accepted; ``field`` names the field in messages.  Raises InvalidGraph for
     text that is not a valid length.
     """
-    if _WHOLE.fullmatch(token):
+    if WHOLE.fullmatch(token):
         value = int(token)
         if abs(value) > EXACT:
             raise InvalidGraph(f"{field} {token} is beyond 2^53, so sums would not be exact", line=line, field=field)
@@ -120,11 +117,11 @@ def weight(
     plain = token.replace(",", ".") if decimal_comma else token
     if _FORTRAN.fullmatch(plain):
         plain = plain.lower().replace("d", "e")
-    if infinite := _INFINITE.fullmatch(plain):
+    if infinite := INFINITE.fullmatch(plain):
         if infinite[1] == "-":
             raise InvalidGraph(f"{field} {shown(token)} is not a length", line=line, field=field)
         return math.inf
-    if not _NUMBER.fullmatch(plain):
+    if not DECIMAL.fullmatch(plain):
         raise InvalidGraph(f"{field} {shown(token)} is not a number", line=line, field=field)
     number = float(plain)
     if math.isinf(number):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from storage.errors import InvalidRequest, LimitExceeded, NotFound
 from storage.files.csv_rows import place_of
 from storage.files.locks import FileLock
+from storage.number_texts import looks_like_number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -215,7 +216,7 @@ def normal_table(path: Path, most_rows: int, most_columns: int, holds: str = "op
     """
     import polars as pl
 
-    from storage.graph.vertex_table import frame_in, is_number, numbers_in
+    from storage.graph.vertex_table import frame_in, numbers_in
 
     with path.open("rb") as file:
         ending = ".parquet" if file.read(4) == b"PAR1" else ".csv"
@@ -227,7 +228,7 @@ def normal_table(path: Path, most_rows: int, most_columns: int, holds: str = "op
         ends = 1 + _HOLDS.index(holds)
         _check_shape(frame, most_rows, most_columns, ends)
         if ending == ".csv":
-            numeric = [name for name in names[ends:] if is_number(name)]
+            numeric = [name for name in names[ends:] if looks_like_number(name)]
             if numeric:
                 raise InvalidRequest(
                     f"line 1: {numeric[0]!r} is a number; the first line must name the columns", field="table"

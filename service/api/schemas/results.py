@@ -78,7 +78,7 @@ class PointsRequest(Question):
     """Points for which the nearest vertices are wanted."""
 
     points: list[PointAsked] = Field(fail_fast=True, min_length=1, max_length=MOST_LISTED)
-    snap_limit: SnapLimit = None
+    snap_limit: Annotated[SnapLimit, Field(strict=True)] = None
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"points": [{"name": "home", "lon": 24.9405, "lat": 60.1697}]}]}
@@ -115,7 +115,7 @@ class PairsRequest(Question):
     pairs: list[tuple[AskedPlace, AskedPlace]] = Field(
         fail_fast=True, min_length=1, max_length=MOST_LISTED, examples=[[[1, 17], [17, 1]]]
     )
-    snap_limit: SnapLimit = None
+    snap_limit: Annotated[SnapLimit, Field(strict=True)] = None
     semiring: AskedSemiring = None
 
     model_config = ConfigDict(
@@ -183,7 +183,7 @@ class SubmatrixRequest(Question):
 
     sources: AskedPlaces | None = Field(None, examples=[[1, 17]])
     targets: AskedPlaces | None = Field(None, examples=[[17, 40]])
-    snap_limit: SnapLimit = None
+    snap_limit: Annotated[SnapLimit, Field(strict=True)] = None
     semiring: AskedSemiring = None
 
     model_config = ConfigDict(

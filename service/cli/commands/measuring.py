@@ -23,6 +23,7 @@ from storage.errors import InvalidRequest
 from storage.files.writing import writing_early
 from storage.graph.graph import Graph, Receipt
 from storage.graph.vertex_table import check_table, read_table
+from storage.number_texts import decimal_number
 
 if TYPE_CHECKING:
     from engine.api.from_tables.measuring import PreparedMeasurement
@@ -146,7 +147,7 @@ def _request(given: MeasureOptions, graph: Graph, numbers: dict[str, list[float]
 def _numbers(given: MeasureOptions, field: str) -> list[float]:
     """Return the numbers of an option such as ``15,30``."""
     text = given["within"] if field == "within" else given["quantiles"]
-    return [] if text is None else values_of(text, field, float)
+    return [] if text is None else values_of(text, field, decimal_number)
 
 
 def _described(selected: Plan, measurement: Measurement | PreparedMeasurement) -> list[str]:

@@ -26,6 +26,7 @@ from service.views.path_feature import path_feature
 from storage.counted import counted
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix.reader import is_sealed_store
+from storage.number_texts import is_digits
 from storage.remote.objects import is_address
 from storage.semirings import EVERY, MIN_PLUS
 
@@ -232,6 +233,6 @@ def _sample(text: str | None) -> int | Literal["all"] | None:
         return None
     if text == "all":
         return "all"
-    if not (text.isascii() and text.isdecimal()):
+    if not is_digits(text):
         raise InvalidRequest(f"--sample takes a number of sources or all, found {text!r}", field="--sample")
     return int(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -16,6 +15,7 @@ from storage.counted import counted
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.files.writing import Writing
 from storage.graph.units import measured_words, said_unit
+from storage.number_texts import decimal_number, is_digits
 from storage.semirings import SEMIRINGS
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def save_path(feature: Mapping[str, Any], out: Path, as_json: bool) -> None:
 
 def count_of(text: str) -> int:
     """Return the K of ``nearest``.  Raises InvalidRequest if it is no whole number from 1."""
-    if not (text.isascii() and text.isdecimal() and int(text)):
+    if not (is_digits(text) and int(text)):
         raise InvalidRequest(f"nearest takes a number of vertices from 1, found {text!r}", field="query")
     return int(text)
 
@@ -105,12 +105,9 @@ def count_of(text: str) -> int:
 def limit_of(text: str) -> float:
     """Return the distance of ``within``.  Raises InvalidRequest if it is no number."""
     try:
-        limit = float(text)
+        return decimal_number(text, infinite=True)
     except ValueError:
-        limit = math.nan
-    if math.isnan(limit):
-        raise InvalidRequest(f"within takes a distance, found {text!r}", field="query")
-    return limit
+        raise InvalidRequest(f"within takes a distance, found {text!r}", field="query") from None
 
 
 def show_distance(answer: dict[str, Any], as_json: bool, unit: str | None = None) -> None:

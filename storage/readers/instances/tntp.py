@@ -13,6 +13,7 @@ import numpy as np
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import ArcList, IntArray
+from storage.number_texts import is_digits
 from storage.readers import fields
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Parsed, ReadOptions
@@ -123,7 +124,7 @@ def _weight(header: _Header, options: ReadOptions) -> int | None:
     wanted = (options.column or "length").lower()
     if wanted in header.names:
         column = header.names.index(wanted)
-    elif wanted.isdigit() and 1 <= int(wanted) <= len(header.names):
+    elif is_digits(wanted) and 1 <= int(wanted) <= len(header.names):
         column = int(wanted) - 1
     else:
         kind = InvalidGraph if options.column is None else InvalidRequest

@@ -20,6 +20,7 @@ from storage.geography.lines import Lines, check_degrees, read_lines
 from storage.geography.nodes import missing_note
 from storage.geography.systems import ReferenceSystem
 from storage.graph.cleaning import ArcList
+from storage.number_texts import is_digits
 from storage.readers.columns import TextLabels
 from storage.readers.layers.frames import arcs_of
 from storage.readers.layers.ways import Ways, one_way_column, ways_of, without_double
@@ -190,7 +191,7 @@ def _header(layer: EdgeLayer, options: ReadOptions) -> tuple[_LayerHeader, ReadO
     if not by_ends or None not in find_ends(layer.names, None, None):
         return _LayerHeader(layer.names, layer.numeric, layer.sample(), by_ends=False), options
     number = options.column or ""
-    if number.isdigit() and 1 <= int(number) <= len(layer.names) and number not in layer.names:
+    if is_digits(number) and 1 <= int(number) <= len(layer.names) and number not in layer.names:
         options = _with_column(options, layer.names[int(number) - 1])
     body = [["u", "v", *row] for row in layer.sample()]
     return _LayerHeader([*_ENDS, *layer.names], [False, False, *layer.numeric], body, by_ends=True), options

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.errors import InvalidRequest
+from storage.number_texts import is_digits
 from storage.options import spelled
-from storage.readers.fields import is_number, is_whole
+from storage.readers.fields import is_number
 from storage.readers.lengths import is_measure, plain
 
 #: Pairs of column names for source and target, without blanks, underscores and endings such as "id"; an earlier pair in
@@ -138,7 +139,7 @@ def given_column(name: str | None, names: list[str] | None, width: int, field: s
         raise _several([known[i] for i in same], same, field)
     if same:
         return same[0]
-    if is_whole(name) and name.isdigit():
+    if is_digits(name):
         if 1 <= int(name) <= width:
             return int(name) - 1
         raise InvalidRequest(f"there is no column {name}: the rows have {width}", field=field)

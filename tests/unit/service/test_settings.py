@@ -24,7 +24,7 @@ def test_sizes_may_have_units():
 
 
 def test_child_processes_get_the_same_settings():
-    settings = Settings(data_dir=Path("/tmp/x"), threads=2, memory=10**9, stop_seconds=1.5)
+    settings = Settings(data_dir=Path("/tmp/x"), threads=2, memory=10**9, stop_seconds=1.5, read_seconds=float("inf"))
     assert Settings.load(settings.environment()) == settings
 
 
@@ -35,6 +35,10 @@ def test_child_processes_get_the_same_settings():
         ({"APSP_PROXIES": "nginx"}, {}, ["APSP_PROXIES", "nginx"]),
         ({"APSP_PROXIES": "*, ::1"}, {}, ["APSP_PROXIES", "alone"]),
         ({"APSP_MAX_UPLOAD_BYTES": "many"}, {}, ["APSP_MAX_UPLOAD_BYTES", "many"]),
+        ({"APSP_PORT": "80_00"}, {}, ["APSP_PORT", "80_00"]),
+        ({"APSP_READERS": " 2"}, {}, ["APSP_READERS", "' 2'"]),
+        ({"APSP_STOP_SECONDS": "1_0"}, {}, ["APSP_STOP_SECONDS", "1_0"]),
+        ({"APSP_RETAIN_SECONDS": "nan"}, {}, ["APSP_RETAIN_SECONDS", "nan"]),
         ({}, {"port": 70000}, ["port", "70000"]),
         ({}, {"colour": "red"}, ["colour", "red"]),
     ],

@@ -44,6 +44,16 @@ def test_every_line_is_its_vertex(tmp_path, graph, ending, newline, encoding):
     assert selected_names(text, "--sources") == names
 
 
+def test_a_name_that_is_empty_or_blank_is_one_between_quotes(tmp_path):
+    graph = graph_of(np.array(["", " ", "a", "b"], "T"))
+    path = tmp_path / "list.csv"
+    path.write_text('a,1\n\n"",2\n,3\n  \n " ",4\nb\n')
+    assert selected_vertices(f"@{path}", graph, "--sources") == (2, 0, 1, 3)
+    assert selected_names(f"@{path}", "--sources") == ["a", "", " ", "b"]
+    path.write_text('"x\ny"\n""\n')
+    assert selected_names(f"@{path}", "--sources") == ["x\ny", ""]
+
+
 def test_a_mark_of_byte_order_on_standard_input_is_no_part_of_a_name(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("\ufeff17\n42\n"))
     assert selected_vertices("-", NUMBERS, "--sources") == (1, 2)

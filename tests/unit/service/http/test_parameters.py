@@ -40,6 +40,32 @@ def test_every_parameter_of_one_value_is_refused_when_it_is_given_twice(client: 
     assert tried > 60
 
 
+def test_every_parameter_that_takes_a_number_refuses_other_texts(client: TestClient):
+    tried = 0
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        url = path.replace("{job_id}", "0").replace("{graph_id}", "0").replace("{table_id}", "0").replace("{key}", "a")
+        for method, operation in operations.items():
+            for parameter in operation.get("parameters", []):
+                schema = json.dumps(parameter["schema"])
+                if parameter["in"] != "query" or not ('"integer"' in schema or '"number"' in schema):
+                    continue
+                for text in ("1_0", "1 ", "٣", "nan", "inf", "1e999", ""):
+                    answer = client.request(method, url, params={parameter["name"]: text})
+                    found = answer.status_code, answer.json().get("details")
+                    assert found == (422, {"field": parameter["name"]}), (method, path, parameter["name"], text)
+                    assert f"takes a number: {text!r}" in answer.json()["detail"]
+                tried += 1
+    assert tried > 15
+
+
+def test_a_text_in_a_body_is_no_number(client: TestClient, bench: Bench):
+    client.app.state.service.checker.run = here  # type: ignore[attr-defined]
+    url = f"/v1/jobs/{bench.solved(small_graph(), 'int32')[0]}"
+    for path, member in (("distances", "pairs"), ("paths", "pairs"), ("submatrix", "sources"), ("points", "points")):
+        answer = client.post(f"{url}/{path}", json={member: [], "snap_limit": "5"})
+        assert (answer.status_code, "snap_limit" in answer.text) == (422, True), answer.text
+
+
 def test_the_last_of_two_values_is_no_answer(client: TestClient, bench: Bench):
     url = f"/v1/jobs/{bench.solved(small_graph(), 'int32')[0]}"
     for query in ("source=10&source=20&target=30", "source=10&target=20&target=30"):

@@ -101,7 +101,7 @@ def test_questions_about_what_is_near(stores, store, words, lines, capsys):
         (["export", "solved", "-o", "x.xlsx"], ".parquet"),
         (["export", "solved", "-o", "nowhere/x.csv"], "nowhere does not exist"),
         (["export", "solved", "-o", "x.csv", "--sources", "a,q"], "no vertex 'q'"),
-        (["export", "solved", "-o", "x.csv", "--within", "nan"], "no distance"),
+        (["export", "solved", "-o", "x.csv", "--within", "nan"], "'nan' is no number"),
         (["export", "solved", "-o", "x.csv", "--nearest", "0"], "--nearest"),
         (["export", "cut", "-o", "x.csv", "--within", "2.5"], "cutoff of 2"),
         (["export", "cut", "-o", "x.csv", "--within", "2.00000001"], "2.00000001 is asked for"),

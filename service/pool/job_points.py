@@ -107,6 +107,24 @@ def lines_between_points(
     return lines.count(points=True), (piece.table() for piece in lines.pieces(points=True))
 
 
+def source_ids(options: Mapping[str, Any]) -> Any:
+    """Return the ids of the points that a job has as its sources, an array of strings; None if these are vertices.
+
+    Args:
+        options: options of the job, see :func:`taken`.
+    """
+    import numpy as np
+
+    from service.jobs.points import point_table
+    from storage.geography.snapping import ids_and_names
+
+    told = (options.get("points") or {}).get("sources")
+    if not told:
+        return None
+    ids, _ = ids_and_names(point_table(told, "sources", keyed=True), "sources")
+    return np.array([str(one) for one in ids], np.dtypes.StringDType())
+
+
 def restored(told: list[dict[str, Any]], graph: Graph, side: str) -> SnappedPoints:
     """Return the points of one side with their vertices, rebuilt from the facts that are stored with the job.
 

@@ -239,6 +239,7 @@ class TableTask:
             Gone: the prepared result was removed before its tables were read.
             StorageFailed: the file system has failed, or a table is damaged.
         """
+        from service.pool.job_points import source_ids
         from storage.tables.writer import write_result_table
 
         pairs, kind, sums = None, plan.dtype, None
@@ -258,7 +259,8 @@ class TableTask:
         else:
             monitor.begin("write", frame.height, "rows")
             _stop_before_writing(monitor)
-        write_result_table(place, frame, self._about(plan, kind), pairs, sums, remote=sent)
+        points = None if pairs is None else source_ids(self._request)
+        write_result_table(place, frame, self._about(plan, kind), pairs, sums, points=points, remote=sent)
         return {**seconds, "write": time.perf_counter() - written}
 
     def _near_pairs(self, monitor: Monitor, place: Path) -> tuple[NearPairs, dict[str, float]]:

@@ -32,6 +32,11 @@ MOST_NAMES: Final = 1 << 30
 MOST_ROWS: Final = 1 << 22
 #: Value of the attribute ``kind`` of a Zarr group that holds near pairs.
 KIND: Final = "near-pairs"
+#: Arrays of the group: the vertex index of each row, and the labels of all vertices.
+SOURCES: Final = "sources"
+LABELS: Final = "vertex"
+#: Array beside those of the group: the ids of the points that the sources of a job are, if they are points.
+POINTS: Final = "points"
 #: File formats by the ending of the name, each with a description.
 FORMS: Final = {
     ".zarr": "Zarr group", ".npz": "file of NumPy", ".parquet": "Parquet table", ".csv": "CSV table",
@@ -128,8 +133,8 @@ def write_arrays(pairs: NearPairs, folder: Path) -> None:
         ("indptr", pairs.indptr, "boundary"),
         ("indices", pairs.indices, "entry"),
         ("data", pairs.lengths, "entry"),
-        ("sources", pairs.sources, "row"),
-        ("vertex", pairs.labels, "vertex"),
+        (SOURCES, pairs.sources, "row"),
+        (LABELS, pairs.labels, "vertex"),
     ):
         side_array(folder / name, values, (dimension,))
 

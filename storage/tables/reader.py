@@ -13,6 +13,7 @@ from storage.matrix.format import TABLE, IntArray, file_mark
 from storage.matrix.reader import open_sealed
 from storage.matrix.sealed import SealedFolder
 from storage.matrix.tiles import StoreFolder
+from storage.pairs.saving import LABELS, POINTS, SOURCES
 from storage.remote.reader import RemoteFolder
 
 if TYPE_CHECKING:
@@ -113,30 +114,43 @@ class SealedTable(SealedFolder):
     def rows_of(self, names: Sequence[str], columns: Sequence[str], most: int) -> pl.DataFrame:
         """Return the rows whose first column is one of ``names``, in the order of the table.
 
+        A source of near pairs may have no row.
+
         Args:
             names: vertices, as text.
             columns: names of the columns to return.
             most: largest number of rows that the caller wants.  If there are more, ``most + 1`` rows are returned.
 
         Raises:
-            NotFound: a name does not occur in the first column.
+            NotFound: a name does not occur in the first column, and no source of near pairs is called so.
             StorageFailed: the table is damaged or gone.
         """
         import polars as pl
 
         key = self.key
-        wanted = pl.Series(list(dict.fromkeys(names)), dtype=pl.String())
+        wanted = list(dict.fromkeys(names))
+        values = pl.Series(wanted, dtype=pl.String())
         if self.columns[key] == "integer":
-            wanted = wanted.cast(pl.Int64(), strict=False).drop_nulls()
-        here = pl.col(key).is_in(wanted.implode())
+            values = values.cast(pl.Int64(), strict=False).drop_nulls()
+        here = pl.col(key).is_in(values.implode())
         both, most = list(dict.fromkeys([key, *columns])), min(most, self.rows)
         found = self._read(lambda table: table.filter(here).select(both).head(most + 1))
         known = {str(name) for name in found[key].unique().to_list()}
         if found.height <= most:
-            for name in names:
-                if name not in known:
-                    raise NotFound(f"the table has no row of {name[:200]!r}; its column {key!r} names vertices")
+            missing = self._unknown([name for name in wanted if name not in known])
+            if missing:
+                raise NotFound(f"the table has no row of {missing[0][:200]!r}; its column {key!r} names vertices")
         return found.select(columns)
+
+    def _unknown(self, names: list[str]) -> list[str]:
+        """Return the names that are those of no source of near pairs; all of them if this is another table."""
+        if not names or SOURCES not in self._arrays:
+            return names
+        if POINTS in self._arrays:
+            here = set(map(str, self._side(POINTS)))
+        else:
+            here = set(map(str, self._side(LABELS)[self._side(SOURCES)]))
+        return [name for name in names if name not in here]
 
     def values(self, column: str) -> pl.Series:
         """Return a column, null where a row has no value.  Raises StorageFailed."""

@@ -10,10 +10,13 @@ from storage.files import atomic
 from storage.graph.units import said_unit, unit_metadata
 from storage.matrix.format import TABLE, seal_document, software
 from storage.matrix.frame import write_seal
-from storage.pairs.saving import attributes_of, write_arrays
+from storage.matrix.side_arrays import side_array
+from storage.pairs.saving import POINTS, attributes_of, write_arrays
 from storage.tables.pieces import Pieces
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
     from storage.pairs.near_pairs import NearPairs
@@ -30,6 +33,7 @@ def write_result_table(
     pairs: NearPairs | None = None,
     sums: Mapping[str, object] | None = None,
     *,
+    points: npt.NDArray[np.generic] | None = None,
     remote: Generation | None = None,
 ) -> Path:
     """Write and seal the table of a job; its folder, or its objects in an object store, appear whole or not at all.
@@ -42,6 +46,7 @@ def write_result_table(
         pairs: the same result as sparse rows, which are written beside the table as arrays of Zarr; None for other
             results.
         sums: facts for the summary in addition to the number of rows and the names of columns.
+        points: the ids of the points that are sources of ``pairs``, shape (k,), strings; None if vertices are.
         remote: where in an object store the result is sent and sealed; nothing then remains at ``path``.  None to keep
             the result at ``path``.
 
@@ -60,6 +65,8 @@ def write_result_table(
     try:
         if pairs is not None:
             write_arrays(pairs, folder)
+        if points is not None:
+            side_array(folder / POINTS, points, ("point",))
         with (folder / TABLE).open("wb") as out:
             if isinstance(frame, Pieces):
                 frame.write_parquet(out, together=ROWS_TOGETHER, said=said)

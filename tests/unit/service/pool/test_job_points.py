@@ -15,10 +15,11 @@ from service.cli import main
 from service.pool import job_points
 from service.settings import Settings
 from service.views import near_points
-from storage.errors import InvalidRequest, LimitExceeded
+from storage.errors import InvalidRequest, LimitExceeded, NotFound
 from storage.geography.coordinates import Coordinates
 from storage.geography.snapping import snap_file
 from storage.graph.graph import Graph, build_graph
+from storage.tables.reader import open_table
 from tests.property.test_openapi import here
 from tests.unit.service.pool.test_tabled import made
 from tests.unit.service.support import Bench, small_graph
@@ -72,6 +73,19 @@ def test_points_become_vertices_as_tables_of_points_do(tmp_path: Path):
     assert (receipt["count"], receipt["vertices"], receipt["unit"]) == (12, len(set(labels)), "m")
     assert receipt["farthest"] == snapped.distances.max()
     assert receipt["far"] == [one for one in told if one["far"]]
+
+
+def test_a_point_without_near_pairs_has_no_rows(bench: Bench):
+    graph, homes = city(), spots(9, 4)
+    request = {"result": "near", "sources": homes, "cutoff": 2.0, "targets": [5]}
+    job = bench.tabled(graph, **job_points.taken(graph, request))
+    with open_table(bench.settings.store(job)) as table:
+        all_rows = table.values("source").to_list()
+        assert {*all_rows} < {one["id"] for one in homes}
+        assert table.rows_of([one["id"] for one in homes], ["source"], 100)["source"].to_list() == all_rows
+        for name in ("p9", str(graph.labels[0])):
+            with pytest.raises(NotFound, match="no row of"):
+                table.rows_of([name], ["source"], 100)
 
 
 @pytest.mark.parametrize("asked", [{"nearest": 3}, {"cutoff": 60.0}])

@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
+from service.name_lists import quote_name
 from service.settings import Settings
 from storage.graph.graph import build_graph
 from storage.jobs.keys import KeyStore
@@ -102,6 +103,23 @@ def test_rows_of_vertices(client: TestClient, bench: Bench):
         assert problem(client.get(url, params={"vertices": "a", name: "x"}), 422, "invalid-request")["details"] == {
             "field": name
         }
+
+
+@pytest.mark.parametrize("names", [False, True])
+def test_a_source_without_near_pairs_has_no_rows(client: TestClient, bench: Bench, names: bool):
+    graph = small_graph(names)
+    lone, some = [str(graph.labels[k]) for k in (2, 0)]
+    url = f"/v1/jobs/{bench.tabled(graph, result='near', cutoff=3.0, sources=graph.labels[[0, 2]].tolist())}/table"
+    asked = {"columns": "source,distance"}
+    assert client.get(url, params={"vertices": lone, **asked}).json()["rows"] == []
+    both = client.get(url, params={"vertices": f"{lone},{some}", **asked}).json()["rows"]
+    assert both == client.get(url, params={"vertices": some, **asked}).json()["rows"] != []
+    for form in ("csv", "parquet", "arrow"):
+        assert client.get(url, params={"vertices": lone, "format": form}).status_code == 200
+    for name in ("nobody", f" {graph.labels[3]}", quote_name(graph.labels[1])):  # the last two are no sources
+        problem(client.get(url, params={"vertices": f"{name},{lone}"}), 404, "not-found")
+    measured = f"/v1/jobs/{bench.tabled(graph, **MEASURES)}/table"
+    problem(client.get(measured, params={"vertices": "nobody"}), 404, "not-found")
 
 
 def test_bounds_and_mistakes_are_named(client: TestClient, bench: Bench):

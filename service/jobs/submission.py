@@ -6,23 +6,28 @@ import hashlib
 import json
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final
 
 import anyio.to_thread
 
-from service.api.fault import Draining
+from service.api.fault import Draining, Refused
 from service.api.schemas.jobs import JobRequest
 from service.auth.callers import Caller
 from service.jobs.folders import has_result
 from service.options import TableOptions
 from service.pool.job_points import sides_with_points, take_points
 from service.pool.tasks import plan_job, wants_prepared
+from service.settings import Settings
 from service.state import Service, require_result
-from storage.errors import InvalidRequest
+from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.jobs.store import JobRecord, Submission
 from storage.options import declared
 from storage.semirings import MIN_PLUS
 from storage.tables.uploaded import UploadedTables
+
+#: a task of a helper process: settings, id of a graph and options of a job -> a plan, or options
+PlanningTask = Callable[[Settings, str, dict[str, Any]], dict[str, Any]]
 
 #: version of results; it grows when the same graph and options lead to a new store, so that old stores are not reused
 RESULT_FORMAT: Final = 1
@@ -84,7 +89,7 @@ class Plans:
         found = self._made.get(key)
         if found is not None and time.monotonic() - found[0] < _PLAN_SECONDS:
             return found[1]
-        plan = await service.planner.run(plan_job, service.settings, graph_id, options)
+        plan = await _planned(service, plan_job, graph_id, options)
         self._made[key] = (time.monotonic(), plan)
         while len(self._made) > _PLANS:
             self._made.popitem(last=False)
@@ -104,7 +109,21 @@ async def with_vertices(service: Service, graph_id: str, options: dict[str, Any]
     """
     if not await anyio.to_thread.run_sync(sides_with_points, options):
         return options
-    found: dict[str, Any] = await service.planner.run(take_points, service.settings, graph_id, options)
+    return await _planned(service, take_points, graph_id, options)
+
+
+async def _planned(service: Service, task: PlanningTask, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a task about a graph returns in another process.
+
+    A task that reads a graph while it is deleted finds some files, or none.  Its error then says that files are missing
+    or damaged, and Gone is raised instead.
+    """
+    try:
+        found: dict[str, Any] = await service.planner.run(task, service.settings, graph_id, options)
+    except Refused as refused:
+        if refused.fault.code in (NotFound.kind, StorageFailed.kind):
+            await anyio.to_thread.run_sync(service.jobs.refuse_removed, graph_id)
+        raise
     return found
 
 

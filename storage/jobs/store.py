@@ -98,6 +98,11 @@ class JobStore(Claims, JobSearch, ResultRetention):
         with self._database.transaction("read") as connection:
             return _graph(connection, graph_id)
 
+    def refuse_removed(self, graph_id: str) -> None:
+        """Raise NotFound if there is no such graph, Gone if it was deleted; wait for a deletion that has begun."""
+        with self._database.transaction("durable") as connection:
+            _graph(connection, graph_id, lock="read")
+
     def rename_graph(self, graph_id: str, name: str) -> None:
         """Change the name of a graph."""
         with self._database.transaction("durable") as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from service.http.waiting import asked_to_wait
 from service.jobs.joblog import log_path
 from service.settings import Settings
 from storage.jobs.store import JobRecord
-from tests.unit.service.support import Bench, small_graph
+from tests.unit.service.support import Bench, InlinePool, small_graph
 from tests.unit.service.test_app import problem
 
 PLAN = {
@@ -263,6 +264,35 @@ def test_an_estimate_is_a_plan_and_no_job(client: TestClient, graph: str, bench:
     assert planned == [{**planned[0], "graph": graph, "dtype": "int32"}]
     assert bench.jobs.list_jobs(10) == []
     problem(client.post("/v1/estimates", json={"graph": "unknown"}), 404, "not-found")
+
+
+@pytest.mark.parametrize("left", [(), ("graph.json",), ("graph.json", "indptr.npy", "heads.npy")])
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_graph_that_is_deleted_while_a_job_is_planned_is_gone(
+    client: TestClient, bench: Bench, monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...], deleted: bool
+):
+    """A planner that is about to read a graph finds some of its files, or none; without a deletion they are damaged."""
+    service, pool = client.app.state.service, InlinePool()
+    graph = bench.add_graph(small_graph())
+    folder = bench.settings.data_dir / "graphs" / graph
+
+    async def plan(*given: Any) -> dict[str, Any]:
+        kept = {name: (folder / name).read_bytes() for name in left}
+        if deleted:
+            assert client.delete(f"/v1/graphs/{graph}").status_code == 204
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name, data in kept.items():
+            (folder / name).write_bytes(data)
+        return await pool.run(*given)
+
+    monkeypatch.setattr(service.planner, "run", plan)
+    expected = (410, "gone") if deleted else (500, "storage-failed") if left else (404, "not-found")
+    for path in ("/v1/jobs", "/v1/estimates"):
+        problem(client.post(path, json={"graph": graph}), *expected)
+        if deleted:
+            break
+    assert bench.jobs.list_jobs(10) == []
 
 
 def test_an_expired_result_is_410_and_its_job_still_tells(client: TestClient, graph: str, bench: Bench):

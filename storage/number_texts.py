@@ -1,7 +1,7 @@
 """Defines which texts are numbers: on the command line, in addresses, forms, headers, settings and files.
 
-Python's ``int`` and ``float``, and pydantic, also take underscores between digits, digits of other scripts, blanks around
-a number, ``inf`` and ``nan``.  A text with these is more often a mistake than a number, so it is refused.
+Python's ``int`` and ``float``, and pydantic, also take underscores between digits, digits of other scripts, blanks
+around a number, ``inf`` and ``nan``.  A text with these is more often a mistake than a number, so it is refused.
 This module imports nothing that takes long to import.
 """
 

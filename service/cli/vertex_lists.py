@@ -261,8 +261,8 @@ def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
 def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[str, str]]:
     """Yield pairs of a position in the input (for messages) and the name found there.
 
-    Lines without a name are left out: those that are empty or have only blanks, unless quotes of a table hold the blanks
-    or nothing.
+    Lines that are empty or have only blanks are left out, but a name of a table that is empty or blank between quotes
+    is a name.
     """
     rows: Iterable[tuple[int, str]] = enumerate(text.split("\n"), 1)
     if table:

@@ -33,7 +33,7 @@ def test_numbers(text: str) -> None:
 @pytest.mark.parametrize("text", WRONG)
 def test_texts_that_are_no_number(text: str) -> None:
     for infinite in (False, True):
-        with pytest.raises(ValueError, match="is no number|is too large"):
+        with pytest.raises(ValueError, match=r"is no number|is too large"):
             decimal_number(text, infinite=infinite)
 
 

@@ -1,5 +1,5 @@
-"""A value that is taken plainly is what Typer makes of it, for every parameter of every command, but for texts that are no
-numbers.
+"""A value that is taken plainly is what Typer makes of it, for every parameter of every command; texts that are no
+numbers are refused, also those that Typer takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ PROGRAM = get_command(main.app)
 COMMANDS = {**PROGRAM.commands, **{f"key {name}": one for name, one in PROGRAM.commands["key"].commands.items()}}
 TEXTS = (
     "", " ", "a", "x.csv", "-", "--x", "ünï", "\0", "0", "1", "7", "-3", "+3", " 5", "5 ", "1_000", "007", "0x10",
-    "1e3", "3.0", "2.5", ".5", "5.", "nan", "inf", "-inf", "٣", "1e999", "1" * 15, "9" * 16, "9" * 40, "0.1", "123456789.123456",
+    "1e3", "3.0", "2.5", ".5", "5.", "nan", "inf", "-inf", "٣", "1e999", "1" * 15, "9" * 16, "9" * 40, "0.1",
+    "123456789.123456",
     "true", "None", "auto", "AUTO", "cpu", "none", "near", "zstd", "/", "/nowhere/at/all", str(Path(__file__).parent),
 )  # fmt: skip
 
@@ -38,8 +39,8 @@ def converted(convert: Any, value: Any, parameter: Any, context: typer.Context) 
 
 def expected(typers_own: Any, value: Any, parameter: Any, context: typer.Context) -> object:
     """Return what Typer makes of a value, or the refusal of a text in place of a number, which Typer may take."""
-    kind = parameter.type_descriptor.annotation
-    read = {int: whole_number, list[int]: whole_number, float: lambda text: decimal_number(text, infinite=True)}.get(kind)
+    readers = {int: whole_number, list[int]: whole_number, float: lambda text: decimal_number(text, infinite=True)}
+    read = readers.get(parameter.type_descriptor.annotation)
     for text in value if isinstance(value, (list, tuple)) else (value,):
         if read is not None and isinstance(text, str):
             try:

@@ -136,7 +136,7 @@ def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
         InvalidRequest: several points have the same name of ``names``, or :func:`points_of` refuses a table.
     """
     known: dict[str, list[dict[str, Any]]] = {}
-    for path in tables:
+    for path in different_files(tables):
         for point in points_of(path, "--points"):
             for name in dict.fromkeys((point["id"], point.get("name") or point["id"])):
                 known.setdefault(name, []).append(point)
@@ -145,6 +145,14 @@ def points_or_names(tables: Sequence[Path], names: Sequence[str]) -> list[Any]:
             message = f"--points: {len(known[name])} points are called {name!r}"
             raise InvalidRequest(message, field="points")
     return [known[name][0] if name in known else name for name in names]
+
+
+def different_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the first path to each file: the points of a file that is given twice are there once."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
 
 
 def told_points(path: Path, coordinates: Coordinates | None, option: str, limit: float | None) -> SnappedPoints:

@@ -20,6 +20,7 @@ from service.cli.commands.showing import (
     show_summary,
 )
 from service.cli.progress import ProgressMonitor
+from service.cli.vertex_lists import different_files
 from service.jobs.results import ResultReader
 from service.units import parse_size
 from service.views.path_feature import path_feature
@@ -143,7 +144,7 @@ def at_points(result: ResultReader, tables: Sequence[Path], names: Sequence[str]
     """
     from storage.geography.snapping import FAR, snap_file
 
-    all_points, found = [snap_file(path, result.matrix.coordinates) for path in tables], []
+    all_points, found = [snap_file(path, result.matrix.coordinates) for path in different_files(tables)], []
     for name in names:
         meant = [
             (points, row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import struct
 from itertools import pairwise
 
@@ -289,8 +290,11 @@ def test_a_question_about_points(city, capsys):
     assert json.loads(capsys.readouterr().out)["unit"] == "m"
     run("query", city / "solved", "distance", "100", "100", "--points", city / "homes.csv")
     assert capsys.readouterr().out == "0 m\n"
-    run("query", city / "solved", "distance", "3", "1", *both_tables[:2], *both_tables[:2], code=2)
-    assert "2 points are called '3'" in capsys.readouterr().err
+    (city / "again.csv").write_bytes((city / "homes.csv").read_bytes())
+    run("query", city / "solved", "distance", "3", "1", *both_tables[:2], "--points", city / "again.csv", code=2)
+    assert "2 points are called '3': 3 of homes.csv, 3 of again.csv" in capsys.readouterr().err
+    run("query", city / "solved", "distance", "3", "clinic 9", *both_tables, *both_tables[:2])
+    assert capsys.readouterr().out == f"{wanted['3', 'H9']:g} m\n"
 
 
 @pytest.mark.parametrize("way", ["solved", "prepared"])
@@ -380,7 +384,8 @@ def test_points_of_a_request_are_those_of_the_table(tmp_path):
     assert sent_points("7,8", "--sources") is None
     assert points_or_names([file], ["Ann", "8", "x"]) == [*expected, "x"]
     with pytest.raises(InvalidRequest, match="2 points are called '7'"):
-        points_or_names([file, file], ["7"])
+        points_or_names([file, shutil.copy(file, tmp_path / "again.csv")], ["7"])
+    assert points_or_names([file, tmp_path / ".." / tmp_path.name / file.name], ["7"]) == expected[:1]
     file.write_text("id,lon,lat\n7,24.9,60.1\n8,,\n")
     with pytest.raises(InvalidRequest, match=r"--sources: .*line 3: the point has no coordinates"):
         sent_points(str(file), "--sources")

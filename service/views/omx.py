@@ -1,7 +1,7 @@
 """Writes a result as an Open Matrix file (OMX 0.2), which programs of transport models read: HDF5, some rows at a time.
 
-``/data`` holds a float64 matrix for the distances and one for each quantity.  A missing path is NaN, as the attribute
-``NA`` says.  The attribute ``unit`` is the unit of the distances, if it is known. ``/lookup`` holds the names of the
+``/data`` holds a float64 matrix ``distance`` and one for each quantity, called like its column in a long table.  A
+missing path is NaN, as the attribute ``NA`` says.  The attribute ``unit`` is the unit of the distances, if it is known. ``/lookup`` holds the names of the
 vertices: ``vertex`` where rows and columns are the same vertices, else ``source`` (``DIM`` 0, rows) and ``target``
 (``DIM`` 1, columns).
 """
@@ -9,14 +9,13 @@ vertices: ``vertex`` where rows and columns are the same vertices, else ``source
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from service.views.representations import Selection
+from service.views.representations import Selection, column_name
 from storage.errors import InvalidRequest
 
 Array = npt.NDArray[Any]
@@ -58,9 +57,8 @@ def write_omx(rows: Selection, path: Path, tell: Callable[[int], None]) -> None:
         file.attrs["SHAPE"] = np.array(shape, np.int32)
         data, lookup = file.create_group("data"), file.create_group("lookup")
         chunks = min(_ROWS, shape[0]), min(_COLUMNS, shape[1])
-        names = matrix_names(list(matrix.also))
         tables = list[Any]()
-        for name in names:
+        for name in ("distance", *map(column_name, matrix.also)):
             table = data.create_dataset(name, shape, np.float64, chunks=chunks, compression="gzip", compression_opts=1)
             table.attrs["NA"] = np.nan
             if matrix.unit is not None and not tables:  # the first matrix holds the distances
@@ -72,14 +70,6 @@ def write_omx(rows: Selection, path: Path, tell: Callable[[int], None]) -> None:
             for table, block in zip(tables, blocks, strict=True):
                 table[first : first + len(block)] = block
             tell(len(blocks[0]))
-
-
-def matrix_names(quantities: list[str]) -> list[str]:
-    """Return the names of the matrices: first a name for the distances that no quantity has, then the quantities."""
-    free = (
-        name for name in chain(("distance", "weight"), map("distance_{}".format, count(2))) if name not in quantities
-    )
-    return [next(free), *quantities]
 
 
 def _bands(rows: Selection, targets: Array) -> Iterator[tuple[int, list[Array]]]:

@@ -11,7 +11,6 @@ import pytest
 from engine.api.solve import solve_to_store
 from engine.model.problem import Options
 from service.cli.main import run
-from service.views.omx import matrix_names
 from storage.graph.graph import build_graph
 from storage.matrix.reader import open_matrix
 
@@ -93,7 +92,16 @@ def test_the_package_of_the_format_reads_it(tmp_path):
             file.close()
 
 
-def test_a_quantity_may_be_called_as_the_distances_are():
-    assert matrix_names(["toll"]) == ["distance", "toll"]
-    assert matrix_names(["distance", "toll"]) == ["weight", "distance", "toll"]
-    assert matrix_names(["weight", "distance"]) == ["distance_2", "weight", "distance"]
+def test_a_quantity_may_be_called_as_the_distances_are(tmp_path):
+    quantities = {"distance": [10, 20], "weight": [7, 8], "also distance": [3, 4]}
+    graph, _ = build_graph([0, 1], [1, 2], [1, 2], n=3, directed=True, quantities=quantities)
+    store = tmp_path / "d.zarr"
+    solve_to_store(graph, Options(also=tuple(quantities)), store)
+    for name in ("d.omx", "d.csv"):
+        assert run(["export", str(store), "-o", str(tmp_path / name)]) == 0
+    with h5py.File(tmp_path / "d.omx") as found:
+        assert {name: data[0, 2] for name, data in found["data"].items()} == {
+            "distance": 3, "also distance": 30, "weight": 15, "also also distance": 7,
+        }  # fmt: skip
+        columns = (tmp_path / "d.csv").read_text().splitlines()[0].split(",")
+        assert set(columns) == {"source", "target", *found["data"]}

@@ -143,6 +143,16 @@ def test_negative_arcs():
     graph.add_edge("c", "a", weight=-5)
     with pytest.raises(nx.NetworkXUnbounded):
         dict(BACKEND.all_pairs_bellman_ford_path_length(graph))
+    undirected = nx.Graph()
+    undirected.add_weighted_edges_from([(0, 1, -1), (1, 2, 2)])
+    for name in ("floyd_warshall", "floyd_warshall_numpy", "floyd_warshall_predecessor_and_distance"):
+        for bad in (graph, undirected):
+            with pytest.raises(nx.NetworkXUnbounded):
+                getattr(BACKEND, name)(bad)
+    for method in ("floyd-warshall", "floyd-warshall-numpy"):
+        with pytest.raises(nx.NetworkXUnbounded):
+            BACKEND.average_shortest_path_length(graph, "weight", method)
+    assert nx.floyd_warshall_numpy(graph, backend="networkx").diagonal().max() < 0  # as the docs say
 
 
 @pytest.mark.parametrize("weight", [5e-324, 1e-310, 2.3e-308, 1e-300])

@@ -100,13 +100,16 @@ class Cluster:
         timeouts = {"distributed.comm.timeouts.tcp": SILENCE, "distributed.comm.timeouts.connect": SILENCE}
         self._stack.enter_context(dask.config.set(timeouts))
         try:
-            make: Any = distributed.Client
             self._keep: Callable[[Any], None] = distributed.fire_and_forget
-            client = make(address, timeout=REACH, set_as_default=False, name="apsp")
+            client = _client_class(distributed.Client)(address, timeout=REACH, set_as_default=False, name="apsp")
             self._client: Any = self._stack.enter_context(contextlib.closing(client))
         except (OSError, ValueError, TimeoutError) as error:
             self._stack.close()
-            raise InvalidRequest(f"no Dask scheduler answers at {address} ({error})", field="scheduler") from None
+            # A function of Dask keeps the error in a variable, so error and traceback are a cycle.  The frames of the
+            # traceback refer to those of all callers, and so to their graphs.
+            error.__traceback__ = None
+            why = str(error) or f"nothing within {REACH:g} s"
+            raise InvalidRequest(f"no Dask scheduler answers at {address} ({why})", field="scheduler") from None
         self._client.subscribe_topic("all", self._on_scheduler_event)
 
     def __enter__(self) -> Cluster:
@@ -277,6 +280,28 @@ class Cluster:
 
     def _lost(self) -> SolveFailed:
         return SolveFailed(f"the Dask scheduler at {self.address} is lost")
+
+
+def _client_class(base: Any) -> Any:
+    """Return Dask's class of clients, but with a limit on the time of the whole start.
+
+    Dask waits without a limit for the first message of a program that has accepted its connection.
+    """
+
+    class PunctualClient(base):  # type: ignore[misc]
+        """A client that gives up a second after Dask's own limit of time."""
+
+        def start(self, **given: Any) -> None:
+            """Connect to the scheduler.  Raises TimeoutError."""
+            try:
+                super().start(**given, callback_timeout=REACH + 1)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    self.close(timeout=1)
+                    self._loop_runner.stop()  # ``close`` leaves the thread of a client that Dask has closed
+                raise
+
+    return PunctualClient
 
 
 _WORKER_INFO: Final = object()

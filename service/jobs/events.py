@@ -116,7 +116,7 @@ class EventStreams:
                     told = time.monotonic()
                     yield b": still here\n\n"
                 found = await self._next(job_id, now)
-                if found is None:  # the job was deleted meanwhile
+                if found is None:
                     return
                 now = found
         finally:
@@ -164,7 +164,9 @@ class EventStreams:
         return found
 
     async def _next(self, job_id: str, before: Snapshot) -> Snapshot | None:
-        """Return the job after the next query, or ``before`` if the query failed; None if the job was deleted."""
+        """Return the job after the next query, or ``before`` if the database failed; None if the stream shall end,
+        because the job was deleted or the query failed for another reason.
+        """
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
         await self._looked.wait()
@@ -173,6 +175,10 @@ class EventStreams:
         return before if found is not None and found.record.version < before.record.version else found
 
     async def _look(self) -> None:
+        """Ask for news of all watched jobs, again and again.
+
+        If the question fails for another reason than the database, the streams end; their clients come back.
+        """
         while self._watched:
             await asyncio.sleep(_LOOK_SECONDS)
             asked = {job_id: self._seen.get(job_id) for job_id in self._watched}
@@ -181,6 +187,9 @@ class EventStreams:
             except StorageFailed as error:
                 log.warning("event streams have no news, because the database failed: %s", error)
                 found = {}
+            except Exception:
+                log.exception("event streams end, because the question about their jobs failed")
+                found = dict.fromkeys(asked)
             self._seen.update({job_id: seen for job_id, seen in found.items() if job_id in self._watched})
             looked, self._looked = self._looked, asyncio.Event()
             looked.set()

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
+import socket
+import struct
 import threading
 import time
 from collections import Counter, deque
@@ -31,6 +34,8 @@ T = TypeVar("T")
 
 #: seconds within which a new process must be ready
 _START_SECONDS: Final = 120.0
+#: seconds without progress after which a message that is being sent to or received from a process is given up
+_STUCK_SECONDS: Final = 60.0
 _LOST: Final = Fault("worker-lost", "the helper process that did this died, probably because memory ran out")
 #: takes the place of a result if the process died before it began the task
 _NOT_BEGUN: Final = object()
@@ -166,6 +171,18 @@ def _unless_refused(found: Any) -> Any:
     return found
 
 
+def _limit_silence(pipe: Connection, seconds: float) -> None:
+    """Let reads and writes of a pipe fail with OSError if no byte moves for ``seconds``.
+
+    A message that is longer than the buffer of the pipe would otherwise wait for ever for a process that was stopped
+    (SIGSTOP), because the limit of time begins when a task is sent.
+    """
+    limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, option, limit)
+
+
 class _Child:
     """One helper process, restarted when it has ended.
     Only one thread uses it, but any thread may end it."""
@@ -241,6 +258,7 @@ class _Child:
                 raise
             finally:
                 other.close()
+        _limit_silence(self._pipe, _STUCK_SECONDS)
         if not self._pipe.poll(_START_SECONDS):
             raise TimeoutError("the process did not begin")
         self._pipe.recv()

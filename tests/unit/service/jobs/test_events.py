@@ -255,6 +255,35 @@ def test_a_job_that_is_deleted_ends_its_streams(settings: Settings, bench: Bench
     assert [e["event"] for e in parsed(text)] in (["phase"], ["phase", "done"])
 
 
+def test_streams_end_where_the_question_about_their_jobs_fails(settings: Settings, bench: Bench, job, caplog):
+    class Failing(JobStore):
+        """Fails once, and not as a database does."""
+
+        failed = False
+
+        def versions(self, job_ids):
+            if not self.failed:
+                self.failed = True
+                raise KeyError("a defect")
+            return super().versions(job_ids)
+
+    jobs = Failing(settings.database)
+    watch = EventStreams(settings, jobs, lambda: False)
+
+    async def scene() -> list[str]:
+        snapshot = watch.snapshot(job)
+        ended = await asyncio.wait_for(gather(watch, snapshot, lambda: None, 3), 60)
+        again = await asyncio.wait_for(gather(watch, snapshot, lambda: bench.jobs.cancel(job.id), 1), 60)
+        return [*ended, *again]
+
+    *ended, again = asyncio.run(scene())
+    assert [[e["event"] for e in parsed(text)] for text in ended] == [["phase"]] * 3
+    assert parsed(again)[-1]["event"] == "done"
+    assert "a defect" in caplog.text
+    assert (watch._watched, watch._seen) == ({}, {})
+    jobs.close()
+
+
 def test_long_lines_come_in_pieces(client: TestClient, settings: Settings, bench: Bench, job: JobRecord):
     write_log(settings, job, "x" * 150_000 + "\nshort\n")
     bench.jobs.cancel(job.id)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from service.api.fault import Refused
+from service.pool import process_pool
 from service.pool.process_pool import ProcessPool
 from service.pool.tasks import job_options, plan_job, read_upload
 from service.settings import Settings
@@ -152,6 +153,19 @@ def test_a_process_that_does_not_take_its_task_is_ended_at_the_limit(worker: Pro
         return caught.value
 
     assert asyncio.run(scene()).fault.code == "limit-exceeded"
+
+
+def test_a_stopped_process_that_takes_no_bytes_is_replaced(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process_pool, "_STUCK_SECONDS", 0.5)
+    worker = ProcessPool(nice=1)
+    try:
+        held = run(worker, os.getpid)
+        os.kill(held, signal.SIGSTOP)
+        assert run(worker, len, bytes(50_000_000)) == 50_000_000, "no part of the task was done, so it is done again"
+        assert gone(held)
+        assert run(worker, os.getpid) != held
+    finally:
+        worker.stop()
 
 
 #: holds the interpreter's lock for hours, in one call of C

@@ -1,9 +1,9 @@
 """Writes a result as an Open Matrix file (OMX 0.2), which programs of transport models read: HDF5, some rows at a time.
 
 ``/data`` holds a float64 matrix ``distance`` and one for each quantity, called like its column in a long table.  A
-missing path is NaN, as the attribute ``NA`` says.  The attribute ``unit`` is the unit of the distances, if it is known. ``/lookup`` holds the names of the
-vertices: ``vertex`` where rows and columns are the same vertices, else ``source`` (``DIM`` 0, rows) and ``target``
-(``DIM`` 1, columns).
+missing path is NaN, as the attribute ``NA`` says.  The attribute ``unit`` is the unit of the distances, if it is known.
+``/lookup`` holds the names of the vertices: ``vertex`` where rows and columns are the same vertices, else ``source``
+(``DIM`` 0, rows) and ``target`` (``DIM`` 1, columns).
 """
 
 from __future__ import annotations

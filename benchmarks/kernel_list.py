@@ -181,8 +181,8 @@ def _sums(dtype: str) -> None:
         for kind in ("fractions", "decimals") if dtype == "float64" else ("whole", "unit"):
             graph = make_graph(kind)
             quantities = {"whole": np.ones(graph.arcs, np.int32), "fraction": np.full(graph.arcs, 0.5)}
-            # many sources are searched together, few sources one by one; sums over hops take distances of 8 bits for
-            # more than 32 rows, and of 16 bits for more than 16
+            # Many sources are searched together, few one by one.  Sums over hops hold distances in 8 bits for more than
+            # 32 rows, and in 16 bits for 17 to 32 rows.
             for sources in (None, tuple(range(25)), (1, 2, 3)):
                 options = Options(dtype=dtype, algorithm="dijkstra", sources=sources, also=("whole", "fraction"))
                 path = Path(folder, "sums.zarr")
@@ -283,7 +283,7 @@ def _chances(*, directed: bool, vertices: int = VERTICES) -> Graph:
 def _products() -> None:
     for directed in (True, False):
         solve(_chances(directed=directed), semiring="max-times", algorithm="partitioned")
-        large = _chances(directed=directed, vertices=3 * VERTICES)  # more than are closed at once
+        large = _chances(directed=directed, vertices=3 * VERTICES)  # too large to be closed as one block
         solve(large, semiring="max-times", algorithm="floyd-warshall")
 
 

@@ -11,7 +11,7 @@ from storage.errors import InvalidRequest
 
 #: One name, and the comma or the end of the text after it.  Group 1 is a name in double quotes, group 2 any other name.
 _NAME: Final = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^,]*))(?:,|\Z)')
-#: What module csv refuses in names without quotes, and these lists do not: they are one line, whatever they hold.
+#: Line breaks.  Module csv refuses them in names without quotes; here they are allowed, because a list is one line.
 _BREAK: Final = re.compile(r"[\r\n]")
 
 

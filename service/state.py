@@ -339,7 +339,7 @@ async def _opened_any(job_id: str, service: Shared, caller: Known) -> AsyncItera
             return
         async with service.answering.permit(caller.owner):
             yield found.asked_by(caller.owner)
-    except (NotFound, StorageFailed, Refused) as error:  # perhaps the result was removed or replaced while it was read
+    except (NotFound, StorageFailed, Refused) as error:  # the result may have been removed or replaced meanwhile
         require_result(await anyio.to_thread.run_sync(service.job, job_id, caller))
         if not found.matrix.current():
             service.results.forget(job_id)

@@ -70,8 +70,8 @@ SEMIRINGS: Final = {
 }
 #: Names of all semirings, for operations that support every semiring.
 EVERY: Final = frozenset(SEMIRINGS)
-#: Names, in plans and stores, of the algorithms that do not multiply products arc by arc from the source on: over parts
-#: with small borders, and of the whole matrix at once.
+#: Names, in plans and stores, of the two algorithms that do not multiply products arc by arc from the source on: PARTS
+#: multiplies over the borders of parts, DENSE closes the whole matrix.
 PARTS: Final = "partitioned"
 DENSE: Final = "floyd-warshall"
 #: Text for messages: the commands and queries that support every semiring.
@@ -99,7 +99,7 @@ def semiring_of(attributes: Any) -> str:
 def joined_products(attributes: Any) -> bool:
     """Return whether the values of a store are products of products, not multiplied arc by arc from the source on.
 
-    Both are rounded once a multiplication, so they may differ in their last digits.
+    Each multiplication rounds, so the last digits depend on the order of multiplications.
     """
     return semiring_of(attributes) == "max-times" and attributes.get("algorithm") in (PARTS, DENSE)
 

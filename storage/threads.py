@@ -324,7 +324,7 @@ def set_from_handler(*events: Event) -> None:
 
     try:
         start_new_thread(set_all, ())
-    except RuntimeError:  # the system refuses to start a thread: most probably the lock is free
+    except RuntimeError:  # no thread can be started; the lock is probably free, so it is tried here
         set_all()
 
 

@@ -84,7 +84,7 @@ def plan_prepared(
         try:
             raise found
         finally:
-            del found  # see ``raised``
+            del found  # see ``storage.errors.raised``
     candidate, facts = found
     plan = Plan(
         algorithm="prepared",

@@ -25,7 +25,7 @@ from storage.matrix.grid import TILE_ROWS, layout
 #: graph and each row; SUM_SECONDS: for each entry that is summed.
 TREE_SECONDS: Final = 3e-9
 SUM_SECONDS: Final = 4e-9
-#: The same where every arc counts 1 (decision 262).
+#: HOP_SECONDS and HOP_SUM_SECONDS: the same two numbers where every arc counts 1 (decision 262).
 HOP_SECONDS: Final = 1e-10
 HOP_SUM_SECONDS: Final = 2e-9
 #: Seconds of one thread if rows are walked over one by one (decision 145).  WALK_SECONDS: for each vertex and arc of

@@ -263,7 +263,8 @@ class NetworkXBackend:
         if name.startswith("shortest_path") and asked.get("source") is not None and asked.get("target") is not None:
             return "a single pair is left to NetworkX"
         left = [key.strip() for key in FUNCTIONS[name].split(",")]
-        given = [key for key in left if asked.get(key) is not None and asked[key] is not False]  # 0 may be a vertex
+        # 0 counts as given, because it may be a vertex
+        given = [key for key in left if asked.get(key) is not None and asked[key] is not False]
         return f"{', '.join(given)} is left to NetworkX" if given else True
 
 

@@ -2,8 +2,8 @@
 
 Graphs with weights of zero or below are left to NetworkX, because NetworkX's counts of paths over such edges depend on
 its order of vertices.  So are graphs with weights so small that a sum of floats may not change when they are added.
-Lengths are sums of floats; they are added in the order in which NetworkX adds them, so that two
-paths are equally long here if and only if they are in NetworkX.
+Lengths are sums of floats; they are added in the order in which NetworkX adds them, so that two paths are equally long
+here if and only if they are in NetworkX.
 
 ``edge_betweenness_centrality_subset`` is left to NetworkX, too.  By definition this measure counts paths, as the engine
 does.  But NetworkX's code, and a test of NetworkX, divide the flow through a vertex equally among the edges into this

@@ -146,7 +146,7 @@ class FinishingHostTier(KeptHostTier):
     def __exit__(self, *_: object) -> None:
         super().__exit__()
         self._pool.close(drop=True)
-        self._writes.clear()  # as of the failure of a copy
+        self._writes.clear()  # a failed write holds an error, whose frames refer to this tier
 
     def _begin_finish(self, stripe: int, work: Callable[[int, int, Array], None]) -> None:
         """Let a thread write a stripe, or gather the facts of its rows, one row of tiles after the other."""

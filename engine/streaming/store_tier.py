@@ -84,7 +84,7 @@ class StoreTier:
         self._writing: set[int] = set()
         self._busy = 0
         self._failure: BaseException | None = None
-        self._failed: list[Promise[Array]] = []  # what was taken and could not be read
+        self._failed: list[Promise[Array]] = []  # promises of stripes that could not be read
         self._readers, self._writers = ThreadPool(threads, "apsp-read"), ThreadPool(threads, "apsp-write")
         self._clock, self._ticks = ThreadPool(1, "apsp-commit"), False
         self._closing: SimpleQueue[None] = SimpleQueue()  # an item in it ends the thread of ``_clock``
@@ -298,7 +298,7 @@ class StoreTier:
         self._refuse([found for _stripe, found in asked], error)
 
     def _refuse(self, asked: Sequence[Promise[Array]], error: BaseException) -> None:
-        """Let the promises of stripes fail, and remember them."""
+        """Make the promises of some stripes fail with an error, and keep them, so that their errors can be dropped."""
         self._failed.extend(asked)
         for found in asked:
             found.fail(error)

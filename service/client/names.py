@@ -50,7 +50,7 @@ def same_ends(pairs: Sequence[Sequence[Label | Point]], answer: Mapping[str, Any
 
     Args:
         pairs: the pairs as they were sent: labels, which may be numbers or their text, and points.
-        answer: the answer of the service, which tells the vertices of points.
+        answer: the answer of the service, which names the vertices nearest to the points.
     """
     ends: list[list[Any]] = []
     for column, side in enumerate(("source_points", "target_points")):

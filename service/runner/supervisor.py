@@ -65,7 +65,7 @@ class RunnerProcess:
         """Notify the runner of a job; without the notification, it finds the job a little later."""
         process = self._process
         if process is not None and process.stdin is not None:
-            with self._notifying, contextlib.suppress(OSError, ValueError):  # it is full of notifications, or closed
+            with self._notifying, contextlib.suppress(OSError, ValueError):  # the pipe is full or closed
                 os.write(process.stdin.fileno(), b"!")
 
     def signal(self, number: signal.Signals, name: str) -> None:

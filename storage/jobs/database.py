@@ -51,7 +51,7 @@ class Database:
         if self.sqlite and self.url.database:
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
         self._engine = _engine(self.url, timeout)
-        # closes connections that ``close`` was not called for: Python 3.13 and later warn of those of SQLite
+        # closes the connections of a database that nobody closes; Python 3.13 and later warn of open ones of SQLite
         weakref.finalize(self, _close_own, self._engine, os.getpid()).atexit = False
         self._kinds: dict[str, Engine] = {
             kind: self._engine.execution_options(apsp_begin=kind) for kind in ("durable", "progress", "read")
@@ -97,7 +97,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _begin_postgres(connection: Connection) -> None:
-    """Let a transaction about progress end before it is durable; PostgreSQL has begun it already."""
+    """Let a transaction about progress end before it is durable.  The driver of PostgreSQL has begun it already."""
     if _kind(connection) == "progress":
         connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
 

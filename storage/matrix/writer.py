@@ -124,7 +124,7 @@ class MatrixWriter:
         self._lock = threading.RLock()
         self._state = threading.Condition(self._lock)
         self._open, self._accepting, self._busy = True, True, 0
-        self._failed: StorageFailed | None = None  # what every later commit raises
+        self._failed: StorageFailed | None = None  # the first failure; every later commit raises it
 
     @property
     def tile(self) -> tuple[int, int]:

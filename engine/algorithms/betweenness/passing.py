@@ -120,8 +120,8 @@ def thread_bytes(n: int, arcs: int, task: PassingTask, *, together: bool, hops: 
     sums = n * (8 + 16 * task.ends) + 8 * arcs * task.arcs
     if not together:
         return sums + 56 * n
-    # rows of distances; counts, lengths, with hops also shares, of sixteen sources at each vertex; lists of vertices;
-    # lists of tight arcs
+    # The terms: the rows of distances; for each vertex, lists, and the counts and lengths of sixteen sources, over hops
+    # their shares, too; for each arc, the lists of tight arcs.
     return sums + min(HELD_BYTES, 4 * n * HELD_ROWS) + (470 + 8 * LANES * hops) * n + (6 + 8 * task.arcs) * arcs
 
 

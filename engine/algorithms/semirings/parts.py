@@ -1,6 +1,6 @@
 """Most reliable paths over the parts of a graph, as ``engine.algorithms.partitioned`` finds distances.
 
-Products are multiplied over borders, not arc by arc from the source on.  So they are rounded otherwise than those of
+Products are multiplied over borders, not arc by arc from the source on.  So they are rounded differently from those of
 searches: a product of k weights has an error of at most k - 1 roundings, in any order.
 """
 
@@ -29,7 +29,7 @@ from engine.model.progress import Monitor
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
-#: Most sweeps that one thread makes before it takes the next piece of work, and the least number of pieces of a thread.
+#: _SWEEPS: the largest number of sweeps of one piece of work.  _PIECES: the least number of pieces for each thread.
 _SWEEPS: Final = 5
 _PIECES: Final = 4
 

@@ -29,7 +29,8 @@ Indices = npt.NDArray[np.int64]
 TREE: Final = "spanning-tree"
 MERGED: Final = "merged-components"
 PRODUCT: Final = "product-search"
-#: The names by which options ask for an algorithm for products: that of distances which does the same, or its own.
+#: The algorithms for products by the names that options may give them: their own names, and the names of the algorithms
+#: that find distances in the same way.
 OF_PRODUCTS: Final = {
     "dijkstra": PRODUCT, "recursive-floyd-warshall": DENSE, PARTS: PARTS, PRODUCT: PRODUCT, DENSE: DENSE
 }  # fmt: skip

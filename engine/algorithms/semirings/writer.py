@@ -16,7 +16,7 @@ class RowWriter:
 
     Attributes:
         at_once: the number of rows that are found in about the time of a single row.
-        piece: most rows that one thread takes at a time; None for the usual number.
+        piece: the largest number of rows that one thread takes at a time; None for the usual number.
     """
 
     at_once = 1

@@ -318,7 +318,7 @@ class _Kept:
                 try:
                     raise error
                 finally:
-                    del error  # see ``raised``
+                    del error  # see ``storage.errors.raised``
             done = sum(len(counts) for counts in self._counts)
             self._spill = PairSpill(self._folder, self._kind, self._entries * rows // max(1, done))
         for index, lengths in self._found:

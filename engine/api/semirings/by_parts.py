@@ -29,7 +29,8 @@ UNITS: Final = 2**16
 #: The largest length of a path whose product parts may hold: 2 ** -1021 is twice the least normal float64, so it stays
 #: normal however its factors are rounded.
 LONGEST: Final = 1021 * UNITS
-#: If searches are predicted to take less than this many seconds, they are made, because they multiply arc by arc.
+#: If searches are predicted to take less than this many seconds, products are found by searches: another algorithm
+#: would save no noticeable time, and only searches multiply arc by arc.
 SHORT: Final = 0.01
 #: Names of the algorithms of distances that compute whole matrices.
 _WHOLE: Final = ("recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring")
@@ -47,7 +48,7 @@ def algorithm_for(profile: GraphProfile, rows: int, machine: Machine) -> tuple[s
     """
     problem = _problem(profile, rows)
     alone = changed(with_threads(machine, 1), memory=sys.maxsize, disk=None)
-    limited = changed(alone, memory=machine.memory)  # parts are looked for as long as what is known of them fits
+    limited = changed(alone, memory=machine.memory)  # the search for parts may use the memory there is
     options = Options(device="cpu", dtype="float64", threads=1)
     plan = choose(problem, alone, options)
     searches = next(candidate.seconds for candidate in plan.candidates if candidate.algorithm == "dijkstra")

@@ -69,10 +69,11 @@ class ValuesAgain:
 
 
 def allowed(arcs: int, values: Any) -> Any:
-    """Return how much products of products may differ from those of a search, in the shape of ``values``; 0 for pairs
+    """Return how much products over parts may differ from those of a search, in the shape of ``values``; 0 for pairs
     without a path.
 
-    The stored product may be that of another path, equally good but for rounding, so its number of arcs is not known.
+    The stored product may be that of another path, which is as good except for rounding, so its number of arcs is not
+    known.
 
     Args:
         arcs: the number of arcs of the longest path that the search has found.
@@ -82,9 +83,10 @@ def allowed(arcs: int, values: Any) -> Any:
 
 
 def search_again(graph: Graph, semiring: Semiring, source: int) -> tuple[Floats, int]:
-    """Return the best values from a source, shape (n,), and the number of rounds: at least that of the arcs of a path.
+    """Return the best values from a source, shape (n,), and the number of rounds.
 
-    Each round extends the paths to those vertices whose value the previous round has changed.
+    Each round extends the paths to those vertices whose value the previous round has changed, so no path that was found
+    has more arcs than there were rounds.
 
     Args:
         graph: the graph, in which no path passes through a terminal.

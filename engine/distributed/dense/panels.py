@@ -59,7 +59,7 @@ class PanelCache:
             except BaseException as error:
                 self._forget(k, mine)
                 mine.set_exception(error)
-                del mine  # as above
+                del mine  # as ``place`` in ``get``
                 raise
         return panel
 

@@ -175,7 +175,8 @@ class CompiledKernel:
                 return self._compile(signature)
             finally:
                 # Errors in numba and their frames refer to each other, and the frames to those of all callers, whose
-                # graphs and matrices would stay in memory until Python's next collection.  All of it is young.
+                # graphs and matrices would stay in memory until Python's next collection.  All of these objects are
+                # new, so a collection of the two young generations finds them.
                 gc.collect(1)
 
     def call_template(self, inputs: Any, named: dict[str, Any]) -> Any:

@@ -89,7 +89,7 @@ def _taken(step: Step, arc: tuple[Any, Any], mine: Any, waits: tuple[Any, ...], 
         parts: the number of parts of a line.
 
     Returns:
-        These results as they are then.
+        The three results after this arc.
     """
     build, entry, (e, tail) = step.build, step.build.block, arc
     take, done = step.blocks("take", "taken")
@@ -124,8 +124,8 @@ def sum_vertex(typingctx, place, limited, tails, quantities, space):  # type: ig
     Returns four words: the lanes that hold no shortest distance; the lanes in which the tail is not summed yet, so that
     the vertex is not either; of these, some of ``lanes`` that wait for the same tail, if any do; and that tail.
 
-    An arc is tight if its tail is one nearer.  Some arc gives less than the distance only if that from the nearest tail
-    does.  A vertex at distance 0 is wrong, unless it is a source.
+    An arc is tight if its tail is nearer by 1.  If any arc gives less than the distance, the arc from the nearest tail
+    does, so only the nearest tail is compared.  A vertex at distance 0 is wrong, unless it is a source.
     """
     signature = types.UniTuple(types.int64, 4)(place, limited, tails, quantities, space)
 

@@ -17,7 +17,8 @@ Indices = npt.NDArray[np.int64]
 WIDTHS: Final = (np.uint8, np.uint16, np.uint32)
 #: The bytes of a line of distances, which is a cache line, and the largest number of rows side by side.
 LINE: Final = 64
-#: The bytes of each row that are transposed at a time; so many vertices may follow the last one.
+#: The bytes of each row that are transposed at a time.  The last ones may lie behind the end of the row, and their
+#: lines behind that of the last vertex; the memory has space for them.
 PIECE: Final = 16
 
 
@@ -51,7 +52,7 @@ class HopSums:
         own, other = (values[order] for values in quantities)
         self._graph = (into, tails), (own, other)
         self._spaces = KeptSpaces(self._new_spaces)
-        self._narrowest = 0  # of the types, the first that has held the distances of all rows so far
+        self._narrowest = 0  # the index in WIDTHS of the narrowest type that held all rows so far
 
     def add(
         self,

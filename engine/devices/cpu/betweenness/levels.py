@@ -35,7 +35,8 @@ from engine.graph.kernels import njit
 #: processor predicts the end of a loop well if the loop before was equally long: on p2p-Gnutella08 this saves a quarter
 #: of the time of counting.
 KINDS = 8
-#: Most distances, and so most entries, of a vertex on average for which :func:`list_levels` has space.
+#: :func:`list_levels` has space for this number of entries a vertex, on average; a vertex has an entry for each of its
+#: distances.
 DISTANCES = 8
 #: The distances from the sixteen sources to a vertex must differ by less than this number.
 SPREAD = 64

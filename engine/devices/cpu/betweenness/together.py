@@ -41,8 +41,8 @@ from engine.graph.kernels import njit
 #: paths (MOST), the flow that arrived (ARRIVED), the factor by which all flow of the source is multiplied (TIMES), and
 #: the flow that left (LEFT).
 MOST, ARRIVED, TIMES, LEFT = 0, 1, 2, 3
-#: The vertices of a group are taken by ascending distance if the group before has less than this number of entries by
-#: distance for each of its entries in one order: an entry by distance takes about half the time (decision 264).
+#: The vertices of a group of sources are taken by ascending distance if that gives less than DEAR times as many entries
+#: as one order, counted for the group before: an entry by distance takes about half the time (decision 264).
 DEAR = 2
 
 

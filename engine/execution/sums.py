@@ -168,7 +168,16 @@ def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
         plan: made from the options of :func:`searched_options`; its memory already includes the memory of the sums.
         graph: the graph, with the quantities.
         options: what was asked.
+
+    Raises:
+        InvalidRequest: the plan has the type float64, which would round the sum of two of the whole weights.
     """
+    if graph.integral and plan.dtype == "float64" and graph.arcs and 2 * int(graph.weights.max()) > 2**53:
+        raise InvalidRequest(
+            "sums along paths need distances without rounding, and float64 would round these, which int32 does not "
+            "hold: give the weights in a larger unit",
+            field="also",
+        )
     shape = _shape(graph, options)
     rows, columns = shape
     tree, entry = WALK_SECONDS, ENTRY_SECONDS

@@ -154,6 +154,9 @@ def test_graphs_and_options_that_exclude_sums_together():
             make_plan(real, Options(also=("q",), dtype=dtype))
     with pytest.raises(InvalidRequest, match="float64 would round"):
         make_plan(graph_of([(0, 1, 2**52)], 2, q=[1]), Options(also=("q",), dtype="float64"))
+    # with a cutoff, float64 would be chosen
+    with pytest.raises(InvalidRequest, match="in a larger unit"):
+        make_plan(graph_of([(0, 1, 2**53), (1, 2, 1)], 3, q=[1, 1]), Options(also=("q",), cutoff=2.0**53))
     with pytest.raises(DoesNotFit, match=r"need .* bytes of memory"):
         make_plan(real, Options(also=("q",), memory=1000))
 

@@ -32,7 +32,8 @@ Array = npt.NDArray[np.generic]
 
 #: Default for the most bytes of layers that are kept for a route with a hop limit.
 LAYERS_BYTES: Final = 256 << 20
-#: Tolerances, in units of rounding, within which an arc counts as tight in a row of floats; tried in this order.
+#: Tolerances, in units of rounding, within which an arc counts as tight in a row of floats; tried in this order, for
+#: whole weights after 0.
 _LOOSE: Final = (1, 4, 16, 64, 256, 1024)
 
 
@@ -94,7 +95,7 @@ class Router:
         found = None
         for vertices in self._limited(stored, source, target, hops) if hops else self._walks(stored, source, target):
             found = self._along(vertices)
-            if _agrees(found, stored):
+            if self._agrees(found, stored):
                 return found
         raise self._refused(stored, source, target, found)
 
@@ -115,6 +116,26 @@ class Router:
             f"no path of the stored graph has the stored value {value} from {self._matrix.labels[source]} to "
             f"{self._matrix.labels[target]}; the store is wrong there; check it with apsp verify"
         )
+
+    def _exact(self, stored: Any) -> bool:
+        """Return whether a stored length is the sum of the weights without rounding: of whole numbers, none negative,
+        that its type holds.  A sum that was rounded is at least as large as the first number that the type rounds.
+        """
+        if stored.dtype.kind != "f":
+            return True
+        return self._whole and bool(stored < 2.0 ** (np.finfo(stored.dtype).nmant + 1))
+
+    @cached_property
+    def _whole(self) -> bool:
+        """Whether all weights are whole numbers and none is negative."""
+        return self._graph.integral and bool(self._graph.weights.min(initial=0) >= 0)
+
+    def _agrees(self, found: Route, stored: Any) -> bool:
+        """Return whether a route has the stored length, within the rounding error where there is one."""
+        if self._exact(stored):
+            return bool(found.length == stored.item())
+        magnitude = math.fsum(map(abs, found.weights))
+        return bool(abs(found.length - float(stored)) <= rounding(len(found.weights), magnitude, stored.dtype))
 
     def _along(self, vertices: list[int]) -> Route:
         weights = [self._weight(u, v) for u, v in pairwise(vertices)]
@@ -138,7 +159,7 @@ class Router:
             yield from self._walk(self._matrix.row(source), source, target)
         length = float(stored)
         limit = max(0.0, length)
-        if stored.dtype.kind == "f":  # the stored length is rounded: allow for the error of a path of n arcs
+        if not self._exact(stored):  # the stored length is rounded: allow for the error of a path of n arcs
             limit += rounding(self._graph.n, abs(length), stored.dtype)
         yield from self._walk(self._reference.distances(source, limit), source, target)
 
@@ -150,7 +171,7 @@ class Router:
         length = float(stored)
 
         def enough(found: float, arcs: int) -> bool:
-            return found <= length + (rounding(arcs, abs(length), stored.dtype) if stored.dtype.kind == "f" else 0.0)
+            return found <= length + (0.0 if self._exact(stored) else rounding(arcs, abs(length), stored.dtype))
 
         for stop in (enough, lambda _found, _arcs: False):
             path = layers.path(source, target, hops, stop)
@@ -168,7 +189,7 @@ class Router:
         floats = row.dtype.kind == "f"
         unit = float(np.finfo(row.dtype.name).eps) if floats else 0.0
         wide = row.astype(np.float64 if floats else np.int64)
-        for loose in _LOOSE if floats else (0,):
+        for loose in ((0, *_LOOSE) if self._graph.integral else _LOOSE) if floats else (0,):
             found = self._search(wide, source, target, loose * unit)
             if found is not None:
                 yield found[::-1]
@@ -214,11 +235,3 @@ def rounding(arcs: Any, magnitude: Any, dtype: npt.DTypeLike) -> Any:
     """
     kind = np.finfo(np.dtype(dtype).name)
     return (arcs + 1) * (float(kind.eps) * magnitude + float(kind.smallest_subnormal))
-
-
-def _agrees(found: Route, stored: Any) -> bool:
-    """Return whether a route has the stored length, within the rounding error for floats."""
-    if stored.dtype.kind != "f":
-        return bool(found.length == stored.item())
-    magnitude = math.fsum(map(abs, found.weights))
-    return bool(abs(found.length - float(stored)) <= rounding(len(found.weights), magnitude, stored.dtype))

@@ -56,6 +56,28 @@ def test_every_route_of_random_graphs(tmp_path: Path, directed: bool, kind: str)
     check_all_routes(store(tmp_path, graph), 1e-5 if kind == "float" else 0)
 
 
+@pytest.mark.parametrize("hops", [None, 4])
+@pytest.mark.parametrize(("dtype", "large"), [("float64", 2**52), ("float32", 2**23)])
+def test_routes_of_whole_weights_that_floats_hold_are_exact(tmp_path: Path, dtype: str, large: int, hops: int) -> None:
+    """Arcs out of vertex 0 are so long that the rounding error of a sum of floats could be 1; other paths are longer by
+    1.
+    """
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        tails, heads = np.append(np.zeros(4, np.int64), rng.integers(1, 30, 86)), rng.integers(1, 30, 90)
+        weights = np.append(np.full(4, large), rng.choice([0, 1, 2], 86))
+        graph, folder = build_graph(tails, heads, weights, n=30, directed=True)[0], tmp_path / str(seed)
+        folder.mkdir()
+        check_all_routes(store(folder, graph, dtype=dtype, max_hops=hops), hops=hops)
+
+
+def test_a_path_that_is_longer_by_less_than_rounding_is_no_route_of_whole_weights(tmp_path: Path) -> None:
+    far, more = 2**52, 2**31
+    arcs = [(0, 5, far), (0, 7, 0), (0, 8, 0), (0, 9, 3), (1, 4, far), (1, 6, more - 1), (2, 4, more - 1), (2, 5, more)]
+    arcs += [(3, 4, far), (4, 6, 32767), (4, 7, 0), (4, 8, 1), (5, 7, more), (7, 9, far)]
+    check_all_routes(store(tmp_path, graph_of(arcs, 10, directed=False), dtype="float64"))
+
+
 @pytest.mark.parametrize("algorithm", ["johnson", "recursive-floyd-warshall"])
 def test_negative_arcs(tmp_path: Path, algorithm: str) -> None:
     rng = np.random.default_rng(6)

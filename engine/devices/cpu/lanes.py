@@ -10,6 +10,9 @@ Dijkstra's searches.
 Labels are uint16, int32 or float64.  Sums cannot wrap: no label and no weight exceeds the type's ``unreachable``, and
 twice that fits the type.  Labels begin at ``far`` and never grow.  With a cutoff, ``far`` is the first length beyond
 the cutoff, so vertices beyond it are not searched.
+
+The same sweeps find other values of paths: greatest products, and least bottlenecks.  The argument ``algebra`` says
+which.
 """
 
 from __future__ import annotations
@@ -36,29 +39,50 @@ SQUARES: Final = 4
 #: Measured: 64 searches with a heap take as long as 130 to 160 such passes.
 PASSES: Final = 96
 
+#: The algebras.  numba knows them by their types, so each has compiled forms of its own.
+LENGTHS: Final = True
+PRODUCTS: Final = None
+BOTTLENECKS: Final = ()
+
 
 @intrinsic
-def _pull(typingctx, first, last, tails, weights, labels, v):  # type: ignore[no-untyped-def]
-    """Relax the arcs ``first`` to ``last`` - 1 into vertex ``v``; return whether a label of ``v`` decreased.
+def _pull(typingctx, into, tails, weights, labels, v, algebra):  # type: ignore[no-untyped-def]
+    """Relax the arcs into vertex ``v``; return whether a label of ``v`` improved.
 
-    labels[v] <- min(labels[v], labels[tails[e]] + weights[e]) for each arc e.
+    For each arc e, with the weight w and the label x of ``tails[e]``: labels[v] <- min(labels[v], x + w); for products
+    max(labels[v], x * w); for bottlenecks min(labels[v], max(x, w)).
 
     ``labels`` must be aligned to 64 bytes with rows of ``ROW_BYTES``; LLVM splits vectors that are wider than the
     processor's registers.
     """
-    signature = types.boolean(first, last, tails, weights, labels, v)
+    signature = types.boolean(into, tails, weights, labels, v, algebra)
     size = weights.dtype.bitwidth // 8
     lanes = ROW_BYTES // size
     real = isinstance(weights.dtype, types.Float)
+    products, bottlenecks = isinstance(algebra, types.NoneType), isinstance(algebra, types.BaseTuple)
+
+    def better(builder, x, y):  # type: ignore[no-untyped-def]
+        if real:
+            return builder.fcmp_ordered(">" if products else "<", x, y)
+        return builder.icmp_unsigned("<", x, y)
+
+    def extended(builder, label, weight):  # type: ignore[no-untyped-def]
+        if products:
+            return builder.fmul(label, weight)
+        if bottlenecks:
+            return builder.select(better(builder, label, weight), weight, label)
+        # no sum wraps: the largest, twice `unreachable`, is below 2^31 (int32) or 2^16 (uint16)
+        return builder.fadd(label, weight) if real else builder.add(label, weight)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        first, last, v = args[0], args[1], args[5]
-        tails, weights, labels = (
+        v = args[4]
+        into, tails, weights, labels = (
             context.make_array(kind)(context, builder, value).data
-            for kind, value in zip(signature.args[2:5], args[2:5], strict=True)
+            for kind, value in zip(signature.args[:4], args[:4], strict=True)
         )
         i32, i64 = ir.IntType(32), ir.IntType(64)
-        vector = ir.VectorType(context.get_data_type(signature.args[3].dtype), lanes)
+        first, last = (builder.load(builder.gep(into, [k])) for k in (v, builder.add(v, ir.Constant(i64, 1))))
+        vector = ir.VectorType(context.get_data_type(signature.args[2].dtype), lanes)
         spread = ir.Constant(ir.VectorType(i32, lanes), [0] * lanes)
         undefined = ir.Constant(vector, ir.Undefined)
         rows = builder.bitcast(labels, vector.as_pointer())
@@ -77,32 +101,26 @@ def _pull(typingctx, first, last, tails, weights, labels, v):  # type: ignore[no
         weight = builder.insert_element(undefined, builder.load(builder.gep(weights, [e])), ir.Constant(i32, 0))
         weight = builder.shuffle_vector(weight, undefined, spread)
         label = builder.load(builder.gep(rows, [tail]), align=64)
-        if real:
-            through = builder.fadd(label, weight)
-            less = builder.fcmp_ordered("<", through, best)
-        else:
-            # no sum wraps: the largest, twice `unreachable`, is below 2^31 (int32) or 2^16 (uint16)
-            through = builder.add(label, weight)
-            less = builder.icmp_unsigned("<", through, best)
-        lower = builder.select(less, through, best)
+        through = extended(builder, label, weight)
+        kept = builder.select(better(builder, through, best), through, best)
         following = builder.add(e, ir.Constant(i64, 1))
         e.add_incoming(following, loop)
-        best.add_incoming(lower, loop)
+        best.add_incoming(kept, loop)
         builder.cbranch(builder.icmp_signed("<", following, last), loop, done)
 
         builder.position_at_end(done)
         after = builder.phi(vector)
         after.add_incoming(before, entry)
-        after.add_incoming(lower, loop)
-        differs = builder.fcmp_ordered("<", after, before) if real else builder.icmp_unsigned("<", after, before)
+        after.add_incoming(kept, loop)
         mask = ir.IntType(lanes)
-        fell = builder.icmp_unsigned("!=", builder.bitcast(differs, mask), ir.Constant(mask, 0))
-        builder.cbranch(fell, store, leave)
+        improved = builder.bitcast(better(builder, after, before), mask)
+        improved = builder.icmp_unsigned("!=", improved, ir.Constant(mask, 0))
+        builder.cbranch(improved, store, leave)
         builder.position_at_end(store)
         builder.store(after, here, align=64)
         builder.branch(leave)
         builder.position_at_end(leave)
-        return fell
+        return improved
 
     return signature, codegen
 
@@ -119,12 +137,12 @@ def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sweep(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
-    """Relax until no label falls any more; return False if that would take more than ``budget`` relaxations.
+def _sweep(arcs, space, waiting, budget, algebra):  # type: ignore[no-untyped-def]
+    """Relax until no label improves any more; return False if that would take more than ``budget`` relaxations.
 
     ``arcs`` (in both directions) and ``space`` (work space) are as in :func:`search_lanes`.  ``dirty`` (uint8, its
     length a multiple of 8) marks the vertices to relax, ``waiting`` in number; it is all 0 afterwards.  ``touched``, an
-    array of the same form, marks the vertices of which some label fell.
+    array of the same form, marks the vertices of which some label improved.
     """
     indptr, heads, into, tails, weights = arcs
     labels, dirty, touched = space
@@ -142,9 +160,8 @@ def _sweep(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
                     continue
                 dirty[v] = 0
                 waiting -= 1
-                first, last = into[v], into[v + 1]
-                budget -= last - first + 4
-                if _pull(first, last, tails, weights, labels, v):
+                budget -= into[v + 1] - into[v] + 4
+                if _pull(into, tails, weights, labels, v, algebra):
                     touched[v] = 1
                     waiting += _mark(indptr, heads, v, dirty)
         upwards = not upwards
@@ -212,10 +229,21 @@ def _transpose_square(typingctx, labels, vertices, first, lane, squares, q):  # 
 
 
 @njit(nogil=True, cache=True)
-def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-untyped-def]
+def _worth(label, ends, unit, values):  # type: ignore[no-untyped-def]
+    """Return the entry for a label, as :func:`_emit` does; numba decides at compile time what is None."""
+    far, sentinel = ends
+    if values is not None:
+        return values[label]
+    length = label if unit is None else label * unit
+    return sentinel if label == far else length
+
+
+@njit(nogil=True, cache=True)
+def _emit(labels, ends, rank, rows, out, unit, values):  # type: ignore[no-untyped-def]
     """Copy lane j into row ``rows[j]`` of ``out``, for all lanes; column k is vertex number ``rank[k]``.
 
-    Labels are multiples of ``unit``, unless that is None.
+    Labels are multiples of ``unit``, unless that is None, or indices into ``values``, unless that is None.  ``ends``:
+    *no path* in the type of the labels, and *unreachable* in the type of ``out``.
     """
     n = len(rank)
     # several squares of vertices and lanes are transposed together, so that each row is written in several cache lines;
@@ -234,15 +262,11 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
                 row = out[rows[lane + j], start : start + wide]
                 for q in range(SQUARES):
                     for k in range(SIDE):
-                        value = squares[q, j, k]
-                        length = value if unit is None else value * unit  # numba decides this at compile time
-                        row[q * SIDE + k] = sentinel if value == far else length
+                        row[q * SIDE + k] = _worth(squares[q, j, k], ends, unit, values)
     if n < wide:
         for j in range(len(rows)):
             for v in range(n):
-                value = labels[rank[v], j]
-                length = value if unit is None else value * unit
-                out[rows[j], v] = sentinel if value == far else length
+                out[rows[j], v] = _worth(labels[rank[v], j], ends, unit, values)
 
 
 @njit(nogil=True, cache=True)
@@ -316,15 +340,15 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
         labels[s, j] = 0
         touched[s] = 1
         waiting += _mark(indptr, heads, s, dirty)
-    finished = _sweep(arcs, space, waiting, budget)
+    finished = _sweep(arcs, space, waiting, budget, LENGTHS)
     columns = np.empty(0, np.int32)
     if finished and len(shift) == 0:
         columns = _touched_columns(touched, near)
         if len(columns) > 0:  # only these columns are copied, all others are filled with the sentinel
-            _emit(labels, far, near[columns], rows, out, sentinel, unit)
+            _emit(labels, (far, sentinel), near[columns], rows, out, unit, None)
             expand_rows(out, rows, columns, sentinel)
         else:
-            _emit(labels, far, near, rows, out, sentinel, unit)
+            _emit(labels, (far, sentinel), near, rows, out, unit, None)
     elif finished:
         _emit_shifted(labels, ends, goal, sources, rows, out)
     largest = _clean(labels, far, touched, tops)

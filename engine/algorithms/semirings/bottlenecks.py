@@ -1,5 +1,5 @@
 """Minimax and widest paths.  Weights are replaced by their ranks.  The rows are then computed from a minimum spanning
-tree, if the graph is undirected, or by merging components in the order of ranks.
+tree, if the graph is undirected, or by searches along a line in which components are neighbours that merge early.
 
 With the weights ranked in descending order, a widest path is a minimax path of ranks.  So both problems need the path
 whose greatest rank is least.  Every result is the weight of an arc, so no result is rounded.
@@ -8,21 +8,32 @@ whose greatest rank is least.  Every result is the weight of an arc, so no resul
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.semirings.components import joining_ranks, needed_arcs
+from engine.algorithms.semirings.products import lanes_bytes
 from engine.algorithms.semirings.writer import RowWriter
+from engine.devices.cpu.atonce.lane_blocks import lane_space
 from engine.devices.cpu.searches import Spaces
 from engine.devices.cpu.semirings import bottlenecks, merging
+from engine.devices.cpu.semirings.bottleneck_lanes import LANES, search_bottleneck_lanes
+from engine.devices.cpu.semirings.joining import grouped
 from storage.graph.graph import Graph
 from storage.semirings import Semiring
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
 
+#: A block of sources in lanes is given up, and found by merging components, after this many vector relaxations for
+#: every arc plus four times this many for every vertex.  Merging takes as long as 10 to 30 such passes.
+_PASSES: Final = 32
+#: Whole weights are ranked by counting if their range is less than this many times their number.
+_SPREAD: Final = 4
 #: Most bytes of the rows that one thread finds at the same time; but it always finds at least 8 rows.
 _ROWS_BYTES: Final = 2**26
 
@@ -43,8 +54,7 @@ class Ranks:
     @classmethod
     def of(cls, weights: Array, semiring: Semiring, dtype: npt.DTypeLike) -> Ranks:
         """Rank weights, shape (arcs,); their values get the type ``dtype``, which must hold every weight exactly."""
-        distinct, ranks = np.unique(weights, return_inverse=True)
-        ranks = ranks.astype(np.int32)
+        distinct, ranks = _distinct(weights)
         if semiring.greatest:
             distinct, ranks = distinct[::-1], np.int32(len(distinct) - 1) - ranks
         values = np.concatenate([[semiring.itself], distinct.astype(np.float64), [semiring.unreachable]])
@@ -54,6 +64,18 @@ class Ranks:
     def none(self) -> int:
         """The rank that means *no path*."""
         return len(self.values) - 1
+
+
+def _distinct(weights: Array) -> tuple[Array, Numbers]:
+    """Return the distinct weights, ascending, and the index of each weight among them."""
+    if weights.dtype.kind == "i" and len(weights):
+        low, high = int(weights.min()), int(weights.max())
+        if high - low < _SPREAD * len(weights):  # counting takes a tenth of the time of sorting
+            met = np.zeros(high - low + 1, np.bool_)
+            met[weights - low] = True
+            return np.flatnonzero(met) + low, (np.cumsum(met, dtype=np.int32) - np.int32(1))[weights - low]
+    distinct, places = np.unique(weights, return_inverse=True)
+    return distinct, places.astype(np.int32)
 
 
 class LineRows(RowWriter):
@@ -90,11 +112,15 @@ class LineRows(RowWriter):
 
 
 class MergedRows(RowWriter):
-    """Rows of a directed graph: arcs are added rank by rank, so that strongly connected components merge.
+    """Rows of a directed graph.  As arcs are added rank by rank, strongly connected components merge.
 
-    A source that reaches a vertex reaches all vertices of its component, so one bit says whether a source reaches a
-    component.  All vertices are arranged in a line in which each component is an interval; at the rank at which a
-    source first reaches the component, all its vertices get the same value.
+    All vertices are arranged in a line in which each component, at any rank, is an interval.  So the gaps of the line
+    stand for all arcs inside components, in both directions, and few arcs are left between components.  Blocks of
+    sources in lanes sweep the line to and fro until no rank falls any more.
+
+    A block that takes many sweeps is given up; its rows are found while components merge: a source that reaches a
+    vertex reaches all vertices of its component, so one bit says whether a source reaches a component, and all its
+    vertices get the same value.
 
     Args:
         graph: the graph.
@@ -104,39 +130,87 @@ class MergedRows(RowWriter):
         threads: number of threads that may write rows.
     """
 
+    at_once = LANES
+
     def __init__(self, graph: Graph, semiring: Semiring, dtype: npt.DTypeLike, targets: Indices, threads: int) -> None:
         tails, heads, weights = needed_arcs(graph, greatest=semiring.greatest)
         ranks = Ranks.of(weights, semiring, dtype)
         self._values, none = ranks.values, ranks.none
-        inside, joined, between = joining_ranks(graph.n, (tails, heads, ranks.arcs), none)
-        order = np.argsort(joined, kind="stable")
+        inside, joined, between, component = joining_ranks(graph.n, (tails, heads, ranks.arcs), none)
+        _, order = grouped(none, joined)
         edges = tails[inside[order]], heads[inside[order]], joined[order]
-        self._gaps, line = _line(graph.n, np.arange(len(order)), edges, none)
+        gaps, line = _line(graph.n, np.arange(len(order)), edges, none)
+        # arcs never lead to a component of a higher number, so those between components lead along the line
+        _, order = grouped(graph.n, np.int32(graph.n - 1) - component[line])
+        self._gaps, line = gaps[order], line[order]
         self._place = np.empty(graph.n, np.int32)
         self._place[line] = np.arange(graph.n, dtype=np.int32)
-        between = between[np.argsort(ranks.arcs[between], kind="stable")]
-        joins = np.flatnonzero(self._gaps < none)
-        joins = joins[np.argsort(self._gaps[joins], kind="stable")].astype(np.int32)
-        self._arcs = self._place[tails[between]], self._place[heads[between]], ranks.arcs[between], joins
-        self._targets, self._spaces = self._place[targets], Spaces(threads)
-        self._sources = at_once(graph.n, self._values.itemsize)
+        self._between = self._place[tails[between]], self._place[heads[between]], ranks.arcs[between]
+        self._targets, self._spaces, self._blocks = self._place[targets], Spaces(threads), Spaces(threads)
+        arcs = _along(self._gaps, self._between, none)
+        self._arcs = arcs, _PASSES * (len(arcs[1]) + 4 * graph.n)
+        self._finished, self._given_up = 0, 0 if lanes_bytes(graph.n) else 2
+
+    def together(self, sources: Indices) -> Indices:
+        """Return an order of ``sources`` in which sources near each other on the line are adjacent."""
+        return np.argsort(self._place[sources], kind="stable")
 
     def write(self, worker: int, sources: Indices, rows: Indices, out: Array) -> None:
         """Write the rows of ``sources`` into the rows ``rows`` of ``out``; the calling thread has number ``worker``."""
+        for first in range(0, len(sources), LANES):
+            some = slice(first, first + LANES)
+            starts = self._place[sources[some]].astype(np.int64)
+            if not self._searched(worker, starts, rows[some], out):
+                self._merged(worker, starts, rows[some], out)
+
+    def _searched(self, worker: int, starts: Indices, rows: Indices, out: Array) -> bool:
+        """Write the rows of a block, and return whether they were found before the block was given up."""
+        if self._given_up > 1 + self._finished // 4:
+            return False
+        space = self._blocks.of(worker, "lanes", lambda: lane_space(len(self._gaps), np.int32(len(self._values) - 1)))
+        arcs, budget = self._arcs
+        done = search_bottleneck_lanes(arcs, space, self._targets, (starts, rows), self._values, out, budget)
+        self._finished, self._given_up = self._finished + done, self._given_up + (not done)
+        return bool(done)
+
+    def _merged(self, worker: int, starts: Indices, rows: Indices, out: Array) -> None:
+        """Write the rows of a block by merging components."""
         space, chains, found = self._spaces.of(worker, "merging", self._space)
-        for first in range(0, len(sources), self._sources):
-            some = slice(first, first + self._sources)
-            starts = self._place[sources[some]]
-            merging.rows_merging(self._arcs, self._gaps, self._values, starts, space, chains, found)
+        for first in range(0, len(starts), len(found)):
+            some = slice(first, first + len(found))
+            merging.rows_merging(self._events, self._gaps, self._values, starts[some], space, chains, found)
             merging.take_places(found, self._targets, rows[some], out)
+
+    @cached_property
+    def _events(self) -> tuple[Array, ...]:
+        """The argument ``arcs`` of ``merging.rows_merging``."""
+        tails, heads, ranks = self._between
+        order = np.argsort(ranks, kind="stable")
+        joins = np.flatnonzero(self._gaps < len(self._values) - 1)
+        joins = joins[np.argsort(self._gaps[joins], kind="stable")].astype(np.int32)
+        return tails[order], heads[order], ranks[order], joins
 
     def _space(self) -> tuple[Any, ...]:
         n = len(self._gaps)
         parent, first, last, stack, begin, end = (np.empty(n, np.int32) for _ in range(6))
-        chains = begin, end, np.empty(len(self._arcs[0]), np.int32)
+        chains = begin, end, np.empty(len(self._between[0]), np.int32)
         # the padding lets rows begin in different sets of the processor's cache, so they do not displace each other
-        found = np.empty((self._sources, (n // 1024 + 1) * 1024 + 16), self._values.dtype)
+        found = np.empty((at_once(n, self._values.itemsize), (n // 1024 + 1) * 1024 + 16), self._values.dtype)
         return (parent, first, last, np.empty(n, np.uint64), stack, np.zeros(n, np.uint8)), chains, found
+
+
+def _along(gaps: Numbers, between: tuple[Numbers, Numbers, Numbers], none: int) -> tuple[Array, ...]:
+    """Return the argument ``arcs`` of ``search_bottleneck_lanes``.
+
+    Between each place and the next there is an arc in either direction, which has the rank of the gap; then there are
+    the arcs ``between`` components (tails, heads and ranks).
+    """
+    n, joins = len(gaps), np.flatnonzero(gaps < none).astype(np.int32)
+    tails = np.concatenate([joins, joins + np.int32(1), between[0]])
+    heads = np.concatenate([joins + np.int32(1), joins, between[1]])
+    ranks = np.concatenate([gaps[joins], gaps[joins], between[2]])
+    (begin_out, out), (begin_in, into) = grouped(n, tails), grouped(n, heads)
+    return begin_out, heads[out], begin_in, tails[into], ranks[into]
 
 
 def at_once(n: int, itemsize: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.devices.cpu.semirings import joining
 from storage.graph.graph import Graph
 
 Array = npt.NDArray[Any]
@@ -22,15 +23,8 @@ Numbers = npt.NDArray[np.int32]
 
 #: A graph is dense if it has more than ``_MANY`` times as many arcs as :func:`most_needed` returns.
 _MANY: Final = 8
-
-
-def strong_components(n: int, tails: Array, heads: Array) -> Numbers:
-    """Return the strongly connected component of each vertex, shape (n,), counted from 0."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    arcs = csr_array((np.ones(len(tails), np.bool_), (tails, heads)), shape=(n, n))
-    return np.asarray(connected_components(arcs, connection="strong")[1], np.int32)
+#: About the number of arcs of a dense graph whose weights tell which are the best.
+_SAMPLE: Final = 2**16
 
 
 def most_needed(n: int) -> int:
@@ -44,27 +38,36 @@ def most_needed(n: int) -> int:
 def needed_arcs(graph: Graph, *, greatest: bool) -> tuple[Numbers, Numbers, Array]:
     """Return tails, heads and weights of arcs that suffice for all bottlenecks.
 
-    In a sparse graph, these are all arcs.  In a dense graph, these are the best arcs, and every arc whose ends lie in
-    different strongly connected components of the graph that has only the best arcs.
+    In a sparse graph, these are all arcs.  In a dense graph, these are the best arcs, as a sample of the weights tells
+    which they are, and every arc whose ends lie in different strongly connected components of the graph that has only
+    these.
 
     Args:
         graph: the graph.
         greatest: whether the greatest weight is the best.
     """
-    tails = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
-    heads, weights = graph.heads, graph.weights
-    best = most_needed(graph.n)
+    heads, weights, best = graph.heads, graph.weights, most_needed(graph.n)
     if graph.arcs <= _MANY * best:
-        return tails, heads, weights
-    place = graph.arcs - best if greatest else best - 1
-    bound = np.partition(weights, place)[place]
-    first = weights >= bound if greatest else weights <= bound
-    component = strong_components(graph.n, tails[first], heads[first])
-    kept = first | (component[tails] != component[heads])
-    return tails[kept], heads[kept], weights[kept]
+        return np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr)), heads, weights
+    some = weights[:: max(1, graph.arcs // _SAMPLE)]
+    place = -(-len(some) * best // graph.arcs)
+    bound = np.partition(some, -place if greatest else place - 1)[-place if greatest else place - 1]
+    kept = weights >= bound if greatest else weights <= bound
+    arcs = np.flatnonzero(kept)
+    tails = _tails(graph, arcs)
+    component = joining.components_of(graph.n, tails, heads[arcs])
+    if component.max() > 0:
+        kept |= np.repeat(component, np.diff(graph.indptr)) != component[heads]
+        arcs = np.flatnonzero(kept)
+        tails = _tails(graph, arcs)
+    return tails, heads[arcs], weights[arcs]
 
 
-def joining_ranks(n: int, arcs: tuple[Array, Array, Numbers], none: int) -> tuple[Indices, Numbers, Indices]:
+def _tails(graph: Graph, arcs: Indices) -> Numbers:
+    return (np.searchsorted(graph.indptr, arcs, side="right") - 1).astype(np.int32)
+
+
+def joining_ranks(n: int, arcs: tuple[Array, Array, Numbers], none: int) -> tuple[Indices, Numbers, Indices, Numbers]:
     """Find, for each arc, the *joining rank*: the lowest rank at which both its ends lie in the same component.
 
     This is one binary search for all arcs together: each iteration halves the interval in which the joining rank of
@@ -80,29 +83,10 @@ def joining_ranks(n: int, arcs: tuple[Array, Array, Numbers], none: int) -> tupl
         none: the rank that stands for no path.
 
     Returns:
-        The arcs that have a joining rank, without those that no path needs; their joining ranks; and the arcs that at
-        their own rank lead from one component to another.
+        The arcs that have a joining rank, without those that no path needs; their joining ranks; the arcs that at
+        their own rank lead from one component to another; and the component of each vertex once all arcs are there.
     """
     tails, heads, ranks = arcs
-    component = strong_components(n, tails, heads)
-    inside = component[tails] == component[heads]
-    never, left = np.flatnonzero(~inside), np.flatnonzero(inside)
-    a, b, own = tails[left], heads[left], ranks[left]
-    below, count = np.zeros(len(left), np.int32), n
-    step = 1 << max(0, (none - 2).bit_length())
-    while step > 1 and len(left):
-        step //= 2
-        met = np.zeros(count, np.bool_)
-        met[a] = met[b] = True
-        number = np.cumsum(met, dtype=np.int32) - np.int32(1)
-        a, b, count = number[a], number[b], int(number[-1]) + 1
-        part = own <= below + step
-        component = strong_components(count, a[part], b[part])
-        joined = component[a] == component[b]
-        kept = part | ~joined
-        left, own, below, joined, a, b = (x[kept] for x in (left, own, below, joined, a, b))
-        below = np.where(joined, below, below + np.int32(step))
-        a, b = (np.where(joined, end, component[end] + np.int32(count)) for end in (a, b))
-        count *= 2
-    joined_at = below + np.int32(1)
-    return left, joined_at, np.concatenate([left[own < joined_at], never])
+    joined, whole = joining.find_joining(n, tails, heads, ranks, none)
+    inside = np.flatnonzero((joined > 0) & (joined < none))
+    return inside, joined[inside], np.flatnonzero(ranks < joined), whole

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from engine.algorithms.semirings.writer import RowWriter
 from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.atonce.lane_blocks import lane_space
+from engine.devices.cpu.lanes import ROW_BYTES
 from engine.devices.cpu.searches import Spaces
 from engine.devices.cpu.semirings import product_lanes, products
 from engine.model.backend import Arcs
@@ -22,7 +23,7 @@ Indices = npt.NDArray[np.int64]
 
 #: A block with fewer sources than this is searched one source at a time.
 _LEAST: Final = 8
-#: A graph with more vertices than this is also searched one source at a time: the products of a block would take
+#: A graph with more vertices than this is also searched one source at a time: the labels of a block would take
 #: hundreds of megabytes.
 _MOST_VERTICES: Final = 2**20
 #: A block is abandoned, and searched one source at a time, after this many vector multiplications for every arc plus
@@ -77,8 +78,8 @@ def without_null(graph: Graph) -> Graph:
 
 
 def lanes_bytes(n: int) -> int:
-    """Return the bytes that the products of a block of sources take; 0 for graphs too large for blocks."""
-    return 0 if n > _MOST_VERTICES else n * (8 * product_lanes.LANES + 2)
+    """Return the bytes that the labels of a block of sources take; 0 for graphs too large for blocks."""
+    return 0 if n > _MOST_VERTICES else n * (ROW_BYTES + 2)
 
 
 class ProductRows(RowWriter):

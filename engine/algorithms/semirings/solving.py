@@ -59,7 +59,7 @@ def rows_bytes(algorithm: str, graph: Graph, itemsize: int) -> int:
 
     size = graph.n + graph.terminals
     if algorithm == MERGED:
-        return at_once(size, itemsize) * (size + 1040) * itemsize
+        return lanes_bytes(size) + at_once(size, itemsize) * (size + 1040) * itemsize
     return lanes_bytes(size) if algorithm == PRODUCT else 0
 
 

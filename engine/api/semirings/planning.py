@@ -42,16 +42,17 @@ from storage.semirings import PARTS, SEMIRINGS, Semiring, semiring_of
 #: Processor seconds of each algorithm, measured by benchmarks/semirings.py on two shared cores of a virtual machine.
 #: ENTRY: for each entry of the result.  SEARCHED: for each arc and vertex in each row.  PREPARED: for each arc and
 #: vertex once in a solve.
-ENTRY: Final = {TREE: 4.5e-9, MERGED: 4.0e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
-SEARCHED: Final = {TREE: 0.0, MERGED: 6.0e-10, PRODUCT: 6.0e-9, REACHED: 1.0e-10}
-PREPARED: Final = {TREE: 5.0e-7, MERGED: 8.0e-7, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
-#: Searches of products are slower by the factor LARGE if the products of a block of sources take over LARGE_BYTES.
+ENTRY: Final = {TREE: 4.5e-9, MERGED: 1.5e-9, PRODUCT: 2.5e-9, REACHED: 1.5e-9}
+SEARCHED: Final = {TREE: 0.0, MERGED: 5.0e-10, PRODUCT: 6.0e-9, REACHED: 1.0e-10}
+PREPARED: Final = {TREE: 5.0e-7, MERGED: 4.5e-7, PRODUCT: 5.0e-9, REACHED: 4.5e-8}
+#: Searches of products are slower by the factor LARGE if the products of a block of sources take over LARGE_BYTES, and
+#: those of bottlenecks if the graph is too large for blocks.
 LARGE: Final = 6
 LARGE_BYTES: Final = 2**24
 #: Processor seconds to find and discard an arc of a dense graph that no bottleneck needs.
-SIFTED: Final = 2.0e-8
+SIFTED: Final = 2.0e-9
 #: Bytes of working memory: _SPACE for each vertex in each thread, _ONCE for each arc and each vertex of the graph.
-_SPACE, _ONCE = 32, 48
+_SPACE, _ONCE = 32, 72
 #: Most bytes of the rows of one batch; two batches are in memory at the same time.
 _BATCH_BYTES: Final = 2**26
 _STORED_TYPES: Final = ("float32", "float64")
@@ -281,7 +282,9 @@ def _phases(algorithm: str, graph: Graph, shape: tuple[int, int], machine: Machi
     arcs = min(graph.arcs, most_needed(graph.n)) if algorithm == MERGED else graph.arcs
     size = graph.n + arcs
     rows = -(-shape[0] // PIECE) * PIECE if algorithm == REACHED else shape[0]
-    slower = LARGE if algorithm == PRODUCT and lanes_bytes(graph.n) > LARGE_BYTES else 1
+    block = lanes_bytes(graph.n)
+    far = (algorithm == PRODUCT and block > LARGE_BYTES) or (algorithm == MERGED and not block)
+    slower = LARGE if far else 1
     work = rows * (SEARCHED[algorithm] * slower * size + ENTRY[algorithm] * shape[1])
     writing = 0 if machine.disk is None else shape[0] * shape[1] * 4 / machine.write_rate
     return Phase("prepare", PREPARED[algorithm] * size + SIFTED * (graph.arcs - arcs)), Phase(

@@ -1,5 +1,5 @@
 """Computes rows of bottlenecks in a directed graph, for many sources side by side, while strongly connected components
-merge.
+merge.  This is for graphs too large for ``bottleneck_lanes``, or for which that would take long.
 
 Arcs are opened rank by rank.  The vertices are in the line of ``bottlenecks.line_of``, in which each component is an
 interval.  A component has one word with a bit for each source that reaches it: a source that reaches one vertex of a

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.execution import survey as surveying
+
 ROOT = Path(__file__).resolve().parents[4]
 #: Plans where the driver of a GPU needs more memory than the process may map, as under ``ulimit -v`` or in a helper
 #: process of the service.
@@ -53,3 +55,30 @@ def test_a_gpu_whose_driver_has_no_room_is_no_gpu_and_the_plan_says_why(limit: s
     assert "Cannot allocate memory" in reason
     assert refused is not None
     assert "device cuda was asked for, but the CUDA installation cannot be used" in refused
+
+
+def test_much_free_memory_is_read_once_in_a_moment_and_little_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    free, held, now, read = [64 << 30], [1 << 30], [1000.0], list[tuple[str, ...]]()
+    monkeypatch.setattr(surveying, "_SEEN", [])
+    monkeypatch.setattr(surveying.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(surveying, "control_groups", lambda: ("a",))
+    monkeypatch.setattr(surveying, "usable_processors", lambda groups: 4 if groups == ("a",) else 0)
+    monkeypatch.setattr(surveying, "resident_bytes", lambda: held[0])
+    monkeypatch.setattr(surveying, "available_memory", lambda groups: read.append(groups) or free[0])
+    assert surveying.survey().memory == 65 << 30
+    free[0], held[0] = 60 << 30, 5 << 30  # this process took 4 GiB, which changes nothing in the sum
+    machine = surveying.survey()
+    assert (machine.threads, machine.memory, machine.free) == (4, 65 << 30, 65 << 30)
+    assert machine.resident > 4 << 30
+    assert surveying.survey(memory=7 << 30).memory == 7 << 30
+    assert read == [("a",)]
+    now[0] += surveying.MOMENT
+    free[0] = 1 << 30  # another process took nearly all of it
+    for _ in range(2):
+        assert surveying.survey().memory == 6 << 30
+    assert len(read) == 2
+    now[0] += surveying.MOMENT
+    held[0] = 1 << 30
+    for _ in range(3):
+        assert surveying.survey().memory == 2 << 30  # so little is read each time
+    assert len(read) == 5

@@ -13,7 +13,7 @@ from engine.execution.sums import searched_options, sum_bytes, sum_memory, with_
 from engine.execution.survey import computes, survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics, with_shape
-from engine.graph.kernels import PLAIN
+from engine.graph.kernels.plain import PLAIN
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_lengths, check_vertices

@@ -63,7 +63,7 @@ def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     Return None if some vertex has no such walk after these passes, or if the bound is above ``limit``.
     """
     from engine.graph._walks import grow_back, grow_tree
-    from engine.graph.kernels import call
+    from engine.graph.kernels.plain import call
 
     form = _form(arcs)
     hub = int(np.argmax(np.diff(arcs.indptr)))
@@ -108,7 +108,7 @@ def _through_hubs(
         search: labels vertices with lengths of walks, as ``search_from_hubs``.
     """
     from engine.graph._walks import longest_chain
-    from engine.graph.kernels import call
+    from engine.graph.kernels.plain import call
 
     arcs = sides[0]
     starts = np.flatnonzero(np.diff(component[order], prepend=-1))
@@ -181,7 +181,7 @@ def _there_and_back(
         Two arrays of shape (n,), -1 where there is no path.  None if a length is above ``limit``, or if there is a
         single hub and the sum of the largest lengths of the two directions is above ``limit``.
     """
-    from engine.graph.kernels import call
+    from engine.graph.kernels.plain import call
 
     found: list[Lengths] = []
     for side in sides:

@@ -89,7 +89,7 @@ def hops_across(indptr: npt.NDArray[np.int64], heads: Ints, first: tuple[int, in
 
 def _levels(indptr: npt.NDArray[np.int64], heads: Ints, start: int) -> tuple[int, int]:
     from engine.graph._walks import count_levels
-    from engine.graph.kernels import call
+    from engine.graph.kernels.plain import call
 
     levels, last = call(count_levels, indptr, heads, start, work=len(indptr) + len(heads))
     return int(levels), int(last)

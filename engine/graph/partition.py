@@ -335,7 +335,7 @@ def _cubes(graph: Graph) -> float:
     """Return the sum of the cubes of the sizes of the pieces into which single vertices divide the graph."""
     from engine.graph._elimination import block_cubes
     from engine.graph._walks import both_ways
-    from engine.graph.kernels import call
+    from engine.graph.kernels.plain import call
 
     form, work = (fixed(graph.indptr), fixed(graph.heads)), graph.n + graph.arcs
     if graph.directed:

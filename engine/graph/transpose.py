@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.graph.kernels import call, njit
+from engine.graph.kernels import njit
+from engine.graph.kernels.plain import call
 from engine.graph.ordering import fixed
 from engine.model.backend import Arcs
 

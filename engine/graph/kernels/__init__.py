@@ -16,7 +16,8 @@ Kernels are compiled for exactly this processor, or for the level of x86-64 proc
 the levels v3 and v4 (decision 116).
 
 A caller can receive the progress of compiling, or can refuse to wait for it (``engine.model.progress``).  If plain
-Python takes less time for some work than compiling would, :func:`call` runs the kernel without compiling it.
+Python takes less time for some work than compiling would, ``engine.graph.kernels.plain`` runs the kernel without
+compiling it.
 """
 
 # numba's own classes have no types
@@ -37,21 +38,18 @@ import uuid
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any, Final
 
 import numba
 import numpy as np
 
 from engine.graph.kernels.loading import defined, is_known, know_runtime, rebuilt
-from engine.model.progress import WAITING, NotCompiledError, compilation, note_not_kept, only_ready
+from engine.model.progress import WAITING, NotCompiledError, compilation, note_not_kept
 from engine.model.system import rare_collections, signals_postponed
 
 #: Folder, next to the source file of a kernel, in which numba keeps the compiled kernel if it can write there.
 BESIDE: Final = "__pycache__"
-#: Up to this number of vertices and arcs, plain Python walks over a graph in less time than compiling a kernel takes
-#: (decision 120).
-PLAIN: Final = 50_000
 #: The version of the format of kernel files.  It is a part of their hashed names, so programs with another version
 #: never read or replace these files.
 FORM: Final = 2
@@ -90,37 +88,6 @@ def _by_numba(options: dict[str, Any]) -> Callable[[Any], Any]:
             return numba.njit(**options)(function)
 
     return decorate
-
-
-def call(kernel: Any, *inputs: Any, work: int) -> Any:
-    """Call a kernel; if it is not compiled and there is little work, run its Python source instead.
-
-    Args:
-        kernel: made by :func:`njit`; it must be deterministic, and kernels that it calls must call no further kernels.
-        inputs: the arguments of the kernel.
-        work: the number of vertices and arcs that the kernel visits.
-
-    Returns:
-        The result of the kernel, which is the same in both cases.
-    """
-    if work <= PLAIN:
-        try:
-            with only_ready():
-                return kernel(*inputs)
-        except NotCompiledError:
-            return as_written(kernel)(*inputs)
-    return kernel(*inputs)
-
-
-def as_written(kernel: Any) -> Any:
-    """Return the Python function of a kernel, changed to call the Python functions of other kernels.
-
-    Args:
-        kernel: made by :func:`njit`.
-    """
-    function = kernel.py_func
-    scope = {name: getattr(value, "py_func", value) for name, value in function.__globals__.items()}
-    return FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
 
 
 class CompiledKernel:

@@ -20,6 +20,7 @@ import pytest
 
 from engine.execution import kernel_list
 from engine.graph import _elimination, _walks, kernels, transpose
+from engine.graph.kernels import plain
 from engine.model import progress
 from storage.graph.graph import build_graph
 from tests.cycles import keepers, no_collection
@@ -421,7 +422,7 @@ def test_python_finds_what_the_kernels_find(seed: int) -> None:
     for name, inputs in _walks_of(seed).items():
         kernel = getattr({"block_cubes": _elimination, "transpose_arcs": transpose}.get(name, _walks), name)
         twice = [x.copy() if i == LABELS.get(name) else x for i, x in enumerate(inputs)]  # type: ignore[attr-defined]
-        answers = kernels.as_written(kernel)(*twice), kernel(*inputs)
+        answers = plain.as_written(kernel)(*twice), kernel(*inputs)
         for one, other in zip(*(a if isinstance(a, tuple) else (a,) for a in answers), strict=True):
             assert np.array_equal(one, other), name
         if name in LABELS and answers[1]:
@@ -441,10 +442,37 @@ def test_little_work_waits_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> N
 
     indptr = np.append(path[0], 3)
     with progress.announcing(tell):
-        assert kernels.call(_walks.count_levels, indptr, path[1], 0, work=kernels.PLAIN) == (3, 3)
+        assert plain.call(_walks.count_levels, indptr, path[1], 0, work=plain.PLAIN) == (3, 3)
         assert told == []
         with pytest.raises(InterruptedError):
-            kernels.call(_walks.count_levels, indptr, path[1], 0, work=kernels.PLAIN + 1)
+            plain.call(_walks.count_levels, indptr, path[1], 0, work=plain.PLAIN + 1)
+    assert told == ["count_levels"]
+
+
+def test_work_that_comes_again_and_again_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels.CompiledKernel, "holds", lambda *_: False)
+    monkeypatch.setattr(plain, "_SPENT", {})
+    indptr, heads = np.append(np.arange(4), 3), np.array([1, 2, 3], np.uint8)  # no kernel was compiled for this type
+    told: list[str] = []
+
+    @contextlib.contextmanager
+    def tell(name: str) -> Iterator[None]:
+        told.append(name)
+        raise InterruptedError
+        yield
+
+    def levels() -> object:
+        return plain.call(_walks.count_levels, indptr, heads, 0, work=7)
+
+    with progress.announcing(tell):
+        assert levels() == (3, 3)
+        assert 0 < plain._SPENT[_walks.count_levels] < 0.5
+        monkeypatch.setattr(plain, "ENOUGH", plain._SPENT[_walks.count_levels])
+        with progress.only_ready():  # who refuses to wait is not made to wait
+            assert levels() == (3, 3)
+        assert told == []
+        with pytest.raises(InterruptedError):
+            levels()
     assert told == ["count_levels"]
 
 

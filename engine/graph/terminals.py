@@ -58,7 +58,7 @@ def arrivals(targets: Indices, n: int, count: int) -> Indices:
         n: number of vertices of the graph before it was opened.
         count: number of terminals.
     """
-    return np.where(targets < count, targets + n, targets)
+    return np.where(targets < count, targets + n, targets) if count else targets
 
 
 def open_rectangle(graph: Graph, asked: Rectangle) -> Rectangle:

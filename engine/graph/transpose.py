@@ -34,7 +34,12 @@ def reverse(arcs: Arcs) -> Arcs:
 
 def incoming(arcs: Arcs) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
     """Return the arcs into each vertex (see :func:`transposed`); ``arcs`` caches them if there are at most ``KEPT``."""
-    return arcs.form(_incoming) if len(arcs.heads) <= KEPT else _incoming(arcs)
+    return arcs.form(_incoming) if len(arcs.heads) <= KEPT or arcs.has(_incoming) else _incoming(arcs)
+
+
+def keep_incoming(arcs: Arcs, found: tuple[Indices, npt.NDArray[np.int32], Indices]) -> None:
+    """Let ``arcs`` cache the arcs into each vertex, which the caller has found."""
+    arcs.keep(_incoming, found)
 
 
 def _incoming(arcs: Arcs) -> tuple[Indices, npt.NDArray[np.int32], Indices]:

@@ -38,6 +38,7 @@ class Arcs:
             search then writes d - h[source] + h[target] (Johnson 1977).  None if the weights are the graph's own.
         mirrored: promises that the heads of each vertex ascend, and that each arc has a reverse of the same weight;
             False where that is not known.
+        ordered: promises that the vertices are in an order that suits searches, so that they need no other numbers.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -45,6 +46,7 @@ class Arcs:
     weights: Array
     potentials: Array | None = None
     mirrored: bool = field(default=False, kw_only=True)
+    ordered: bool = field(default=False, kw_only=True)
     _forms: dict[Callable[[Arcs], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def form(self, make: Callable[[Arcs], _Form]) -> _Form:
@@ -52,6 +54,14 @@ class Arcs:
         if make not in self._forms:
             self._forms[make] = make(self)
         return self._forms[make]  # type: ignore[no-any-return]
+
+    def keep(self, make: Callable[[Arcs], _Form], found: _Form) -> None:
+        """Cache ``found``, which equals ``make(self)``, so that :meth:`form` returns it."""
+        self._forms[make] = found
+
+    def has(self, make: Callable[[Arcs], _Form]) -> bool:
+        """Return whether ``make(self)`` is cached."""
+        return make in self._forms
 
 
 def heaviest_out(arcs: Arcs) -> Array:

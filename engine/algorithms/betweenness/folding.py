@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from engine.devices.cpu.arcs import FAR
 from engine.devices.cpu.betweenness.peeling import peel_trees, sum_components
+from engine.devices.cpu.betweenness.preparing import cut_out
 from engine.graph.ordering import fixed
 from engine.model.decimals import in_units
 from storage.graph.graph import Graph
@@ -122,15 +123,7 @@ def _whole(graph: Graph, *, decimal: bool) -> bool:
 
 def _core(graph: Graph, parent: npt.NDArray[np.int32]) -> tuple[Graph, Indices, Indices]:
     """Return the graph of the core without isolated vertices, and the indices of its vertices and arcs in ``graph``."""
-    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-    left = parent < 0
-    arcs = np.flatnonzero(left[tails] & left[graph.heads])
-    degrees = np.bincount(tails[arcs], minlength=graph.n)
-    vertices = np.flatnonzero(degrees)
-    number = np.cumsum(degrees > 0) - 1
-    indptr = np.zeros(len(vertices) + 1, np.int64)
-    np.cumsum(degrees[vertices], out=indptr[1:])
-    heads = number[graph.heads[arcs]].astype(np.int32)
+    _, vertices, arcs, (indptr, heads) = cut_out(fixed(graph.indptr), fixed(graph.heads), parent < 0, False)
     core = Graph(indptr, heads, graph.weights[arcs], graph.labels[vertices], directed=False, weighted=graph.weighted)
     return core, vertices, arcs
 

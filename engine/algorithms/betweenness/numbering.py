@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.devices.cpu.arcs import DENSE, FAR, renumber, search_order
+from engine.devices.cpu.arcs import DENSE, FAR, search_order
+from engine.devices.cpu.betweenness.preparing import bound_visits, number_vertices
 from engine.graph._walks import strong_components
 from engine.graph.bound import distance_bound
 from engine.graph.ordering import fixed
-from engine.graph.transpose import transposed
+from engine.graph.transpose import components
 from engine.model.backend import Arcs, Array
-from engine.model.decimals import in_units
+from engine.model.decimals import units_of
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
 
 Indices = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+#: A search is made alone if it visits at most this share of the vertices and arcs.
+ALONE: Final = 1 / 16
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,10 @@ class PathArcs:
         unit, power: a sum of ``weights``, times ``unit`` and divided by ``power``, is a length in the graph's own
             weights.
         longest: a bound on the sum of ``weights`` along any shortest path; infinite if weights are not whole numbers.
+        forward: whether all arcs lead to larger numbers, so that there is no cycle.
+        mirrored: whether each arc has a reverse of the same weight.
+        visits: int64, shape (n,): a bound on the number of vertices and arcs that a search from each vertex visits.
+        inside: bool, shape (n,): whether the vertex can be visited by a search from a vertex that is not among ``few``.
     """
 
     indptr: Indices
@@ -54,12 +64,16 @@ class PathArcs:
     unit: float
     power: float
     longest: float
+    forward: bool
+    mirrored: bool
+    visits: Indices
+    inside: Flags
 
     @property
-    def forward(self) -> bool:
-        """Whether all arcs lead to larger numbers, so that there is no cycle."""
-        tails = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
-        return bool(np.all(tails < self.heads))
+    def few(self) -> Flags:
+        """Whether a search from each vertex visits so little that it is fastest alone, bool, shape (n,)."""
+        found: Flags = self.visits <= _little(len(self.visits) + len(self.heads))
+        return found
 
     def lengths(self, steps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Convert sums of ``weights`` to lengths in the graph's own weights, with at most one rounding of each."""
@@ -91,23 +105,23 @@ def number_arcs(graph: Graph, *, decimal: bool) -> PathArcs:
             "by one number",
             field="weight",
         )
-    order = _order(graph, zeros=least == 0)
-    rank = np.empty(graph.n, np.int32)
-    rank[order] = np.arange(graph.n, dtype=np.int32)
-    indptr, heads, moved = renumber(fixed(graph.indptr), fixed(graph.heads), order, rank)
+    arcs = Arcs(fixed(graph.indptr), fixed(graph.heads), graph.weights)
+    found = _reach(arcs)
+    order, forward = _order(graph, arcs, zeros=least == 0, alone=not found[1].any())
+    rank, (indptr, heads, moved), found = number_vertices(arcs.indptr, arcs.heads, np.ascontiguousarray(order), *found)
+    known = forward, not graph.directed, *found
     if least == largest and least > 0:
-        return PathArcs(indptr, heads, np.zeros(0, np.int32), moved, rank, 0, float(least), 1.0, graph.n - 1)
-    weights, power = graph.weights[moved], 1.0
-    units = in_units(indptr, weights) if decimal and not graph.integral else None
-    if units is not None:
-        weights, power = units[0], float(round(1 / units[1]))
+        return PathArcs(indptr, heads, np.zeros(0, np.int32), moved, rank, 0, float(least), 1.0, graph.n - 1, *known)
+    units = units_of(arcs) if decimal and not graph.integral else None
+    weights, power = (graph.weights, 1.0) if units is None else (units[0], float(round(1 / units[1])))
+    weights = weights[moved]
     longest = math.inf
     if weights.dtype.kind == "i":
-        longest = distance_bound(graph, None)[0] * power
+        longest = distance_bound(graph, None, arcs)[0] * power
     bits = _key_bits(graph.n, weights)
     if bits == 0 and weights.dtype == np.int32:
         weights = weights.astype(np.int64)
-    return PathArcs(indptr, heads, weights, moved, rank, bits, 1.0, power, longest)
+    return PathArcs(indptr, heads, weights, moved, rank, bits, 1.0, power, longest, *known)
 
 
 def _key_bits(n: int, weights: Array) -> int:
@@ -118,19 +132,38 @@ def _key_bits(n: int, weights: Array) -> int:
     return 0 if (n * int(weights.max(initial=0))) >> (62 - bits) else bits
 
 
-def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
-    """Return the vertices in their new order: vertices without outgoing arcs last; if ``zeros``, the tail of each arc
-    of weight zero before its head.
+def _little(size: int) -> int:
+    """Return the number of vertices and arcs up to which a search is made alone in a graph with ``size`` of them."""
+    return int(ALONE * size)
+
+
+def _reach(arcs: Arcs) -> tuple[Indices, Flags]:
+    """Return ``visits`` and ``inside`` of :class:`PathArcs`, by the old numbers."""
+    size = len(arcs.indptr) - 1 + len(arcs.heads)
+    found: tuple[Indices, Flags] = bound_visits(arcs.indptr, arcs.heads, *components(arcs), _little(size))
+    return found
+
+
+def _order(graph: Graph, arcs: Arcs, *, zeros: bool, alone: bool) -> tuple[npt.NDArray[np.int32], bool]:
+    """Return the vertices in an order, and whether all arcs lead forward in it.
+
+    If ``zeros``, the tail of each arc of weight zero is before its head.
+
+    Args:
+        graph: the graph.
+        arcs: its arcs, as an object that caches facts about them.
+        zeros: whether there are arcs of weight zero.
+        alone: whether all searches are made alone; they visit so little that the order of all other vertices does not
+            matter.
     """
-    indptr, heads = fixed(graph.indptr), fixed(graph.heads)
+    indptr, heads = arcs.indptr, arcs.heads
     order: npt.NDArray[np.int32] = np.arange(graph.n, dtype=np.int32)
-    if (forward := _forward(graph, indptr, heads)) is not None:
-        return _sinks_last(forward, indptr)
-    if graph.arcs <= DENSE * graph.n:
-        into, sides = transposed(indptr, heads)[:2] if graph.directed else (indptr, heads)
-        order = search_order(Arcs(indptr, heads, graph.weights), into, sides)
+    if (forward := _forward(graph, arcs)) is not None:
+        return forward, True
+    if graph.arcs <= DENSE * graph.n and not alone:
+        order = search_order(arcs, *(() if graph.directed else (indptr, heads)))
     if not zeros:
-        return _sinks_last(order, indptr)
+        return order, graph.arcs == 0
     tails = np.repeat(np.arange(graph.n), np.diff(indptr))
     free = graph.weights == 0
     ends = np.zeros(graph.n + 1, np.int64)
@@ -143,29 +176,16 @@ def _order(graph: Graph, *, zeros: bool) -> npt.NDArray[np.int32]:
     # them
     touched = np.zeros(graph.n, np.bool_)
     touched[tails[free]] = touched[heads[free]] = True
-    forward = found[::-1]
-    return _sinks_last(np.concatenate([order[~touched[order]], forward[touched[forward]]]).astype(np.int32), indptr)
+    ahead = found[::-1]
+    return np.concatenate([order[~touched[order]], ahead[touched[ahead]]]), False
 
 
-def _forward(graph: Graph, indptr: Indices, heads: npt.NDArray[np.int32]) -> npt.NDArray[np.int32] | None:
+def _forward(graph: Graph, arcs: Arcs) -> npt.NDArray[np.int32] | None:
     """Return the vertices in an order in which all arcs lead forward; None if there is no such order."""
-    if not graph.directed or graph.arcs == 0:
+    component, found = components(arcs)
+    if not graph.directed or graph.arcs == 0 or int(component[found[-1]]) + 1 < graph.n:
         return None
-    reached = np.zeros(graph.n, np.bool_)
-    reached[heads] = True
-    if reached.all() or np.all(np.diff(indptr)):
-        return None  # every vertex has an incoming arc, or every vertex an outgoing one, so there is a cycle
-    component, found = strong_components(indptr, heads)
-    if int(component.max(initial=-1)) + 1 < graph.n or np.any(heads == np.repeat(np.arange(graph.n), np.diff(indptr))):
-        return None
-    forward: npt.NDArray[np.int32] = found[::-1].astype(np.int32)
-    return forward
-
-
-def _sinks_last(order: npt.NDArray[np.int32], indptr: Indices) -> npt.NDArray[np.int32]:
-    """Return ``order`` with all vertices without outgoing arcs moved to its end."""
-    inner = np.diff(indptr)[order] > 0
-    return order if inner.all() else np.concatenate([order[inner], order[~inner]])
+    return found[::-1]
 
 
 def _refuse_cycle(graph: Graph, component: npt.NDArray[np.int32], tails: Indices, free: npt.NDArray[np.bool_]) -> None:

@@ -6,14 +6,15 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.algorithms.betweenness.acyclic import ForwardPasses
 from engine.algorithms.betweenness.numbering import PathArcs
 from engine.algorithms.betweenness.rows import HELD_BYTES, HELD_ROWS, RowPasses
+from engine.algorithms.betweenness.splitting import TogetherPasses
 from engine.devices.cpu.arcs import FAR
 from engine.devices.cpu.betweenness.accumulating import (
     ABSORBED,
@@ -34,12 +35,11 @@ from storage.errors import InvalidRequest, SolveFailed
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-#: Most sources that a thread takes at once.
-PIECE: Final = 64
-#: If a thread takes several sources at once, it visits at most this number of vertices and arcs for all of them.
-VISITED: Final = 5_000_000
-#: Least number of pieces into which the sources of each thread are cut.
+#: The sources of each thread are cut into this number of pieces.  Pieces of several sources visit at least SHORT and at
+#: most VISITED vertices and arcs; calling the kernel takes 2 % of the time of a piece that visits SHORT.
 PIECES: Final = 32
+SHORT: Final = 200_000
+VISITED: Final = 5_000_000
 #: Number of sources of a trial, if sources are searched from at the same time.
 SAMPLE: Final = 64
 #: Least number of sources for which simultaneous searches are faster than one search after the other.
@@ -138,7 +138,9 @@ class PassingSearches:
         self._lengths = np.full(len(task.targets), math.inf)
         self._lock = threading.Lock()
         self._sums: list[tuple[Floats, ...]] = []
-        self._rows: RowPasses | ForwardPasses | None = None
+        self._visits = arcs.visits[task.sources]
+        self._few = arcs.few[task.sources]
+        self._rows: TogetherPasses | None = None
         self._order: Indices | None = None
         #: Whether a thread may search from several sources at the same time, which is faster and takes more memory.
         self.gather = True
@@ -157,30 +159,26 @@ class PassingSearches:
             SolveFailed: there are too many shortest paths for float64, or the flow that arrives differs from the flow
                 that left the source.
         """
-        count = len(self._task.sources) if rows is None else len(rows)
-        by_rows = self._by_rows(count)
-        if rows is None:
-            rows = self._near(by_rows) if by_rows else np.arange(count)
-        size = self._piece(len(rows), team.threads)
-        pieces = [rows[at : at + size] for at in range(0, len(rows), size)]
-        waiting, stopped, done, told = iter(pieces), threading.Event(), count - len(rows), 0
+        pieces, left = self._pieces(rows, team.threads)
+        waiting, stopped, done, told = iter(pieces), threading.Event(), left, 0
 
         def work(worker: int) -> None:
             nonlocal done, told
             sums = self._task.sums(len(self._arcs.heads))
-            search = by_rows.worker(sums) if by_rows else self._worker(sums)
+            search, complete = self._worker(sums, {together for together, _ in pieces})
             try:
                 while not stopped.is_set():
                     with self._lock:
-                        piece = next(waiting, None)
+                        together, piece = next(waiting, (False, None))
                     if piece is None:
                         break
-                    _check(search(piece))
+                    _check(search[together](piece))
                     with self._lock:
                         done += len(piece)
                     if worker == 0:  # only the calling thread calls the monitor
                         told, since = done, told
                         monitor.step(told - since)
+                complete()
             except BaseException:
                 stopped.set()
                 raise
@@ -201,24 +199,76 @@ class PassingSearches:
             most: the largest number of sources that are tried one after the other.
         """
         count = len(self._task.sources)
-        if (by_rows := self._by_rows(count)) is None:
+        if not self.together:
             return list(np.unique(np.linspace(0, count - 1, most).astype(np.int64))[:, None]), count
-        near = self._near(by_rows)
+        near = self._near()
         first = max(0, (len(near) - SAMPLE) // 2)
         return [near[first : first + SAMPLE]], len(near)
 
-    def _near(self, by_rows: RowPasses | ForwardPasses) -> Indices:
-        """Return the sources with outgoing arcs, ordered so that sources near each other in the graph are adjacent."""
+    @property
+    def visits(self) -> tuple[int, int]:
+        """A bound on the number of vertices and arcs that searches together visit, and that searches one after the
+        other visit; each counts as often as searches visit it.
+        """
+        all_visits, few = int(self._visits.sum()), int(self._visits[self._few].sum())
+        return (all_visits - few, few) if self.together else (0, all_visits)
+
+    @property
+    def together(self) -> bool:
+        """Whether many sources are searched from at the same time, because that is faster and exact."""
+        return self._suits(len(self._few) - int(np.count_nonzero(self._few)))
+
+    def _suits(self, many: int) -> bool:
+        """Return whether to search at the same time from ``many`` sources whose searches visit much."""
+        exact = self._arcs.longest <= RowPasses.LONGEST
+        return self.gather and many >= FEW_ROWS and not len(self._task.first) and exact
+
+    def _by_rows(self) -> TogetherPasses:
+        """Return the object that counts paths from many sources; it is made when it is first needed."""
+        task = self._task
+        if self._rows is None:
+            self._rows = TogetherPasses(self._arcs, (task.sources, task.own, task.factors()), task.kept)
+        return self._rows
+
+    def _near(self) -> Indices:
+        """Return the sources that are searched together, ordered so that sources near each other in the graph are
+        adjacent; those without outgoing arcs are left out.
+        """
         if self._order is None:
-            self._order = by_rows.near()
+            self._order = self._by_rows().near()
         return self._order
 
-    def _piece(self, rows: int, threads: int) -> int:
-        """Return the number of sources that a thread takes at once, if ``rows`` sources are searched in all."""
-        n, arcs = len(self._task.kept), len(self._arcs.heads)
-        if (by_rows := self._by_rows(rows)) is not None:
-            return by_rows.piece(-(-rows // threads))
-        return max(1, min(PIECE, VISITED // max(1, n + arcs), -(-rows // (PIECES * threads))))
+    def _pieces(self, rows: Indices | None, threads: int) -> tuple[list[tuple[bool, Indices]], int]:
+        """Cut sources into pieces of work.
+
+        Args:
+            rows: the sources; None for all.
+            threads: the number of threads.
+
+        Returns:
+            The pieces: whether the sources are searched together, and the sources.  Also the number of sources that are
+            left out, because they have no outgoing arcs.
+        """
+        chosen = np.arange(len(self._few)) if rows is None else rows
+        alone, few, pieces = chosen, self._few[chosen], list[tuple[bool, Indices]]()
+        if self._suits(len(chosen) - int(np.count_nonzero(few))):
+            many, alone = (self._near() if rows is None else chosen[~few]), chosen[few]
+            size = self._by_rows().piece(-(-len(many) // threads))
+            pieces = [(True, many[at : at + size]) for at in range(0, len(many), size)]
+        if not len(self._task.first):
+            alone = alone[self._visits[alone] > 1]
+        pieces += [(False, some) for some in self._cut(alone, threads)]
+        return pieces or [(False, alone)], len(chosen) - sum(len(some) for _, some in pieces)
+
+    def _cut(self, rows: Indices, threads: int) -> list[Indices]:
+        """Return sources that are searched from one after the other, cut into pieces of much the same work."""
+        if len(rows) == 0:
+            return []
+        visits = self._visits[rows]
+        ends = np.cumsum(visits)
+        size = min(VISITED, max(SHORT, int(ends[-1]) // (PIECES * threads)))
+        cuts = (np.flatnonzero(np.diff((ends - visits) // size)) + 1).tolist()
+        return [rows[first:last] for first, last in pairwise([0, *cuts, len(rows)])]
 
     def _joined(self) -> Passed:
         """Return the sums of all threads, added up."""
@@ -254,8 +304,28 @@ class PassingSearches:
     def _far(self) -> Any:
         return self._kind.type(FAR if self._kind.kind == "i" else math.inf)
 
-    def _worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
-        """Return the function with which a thread searches from some sources and adds what it counts to ``sums``."""
+    def _worker(
+        self, sums: tuple[Floats, ...], kinds: set[bool]
+    ) -> tuple[dict[bool, Callable[[Indices], int]], Callable[[], None]]:
+        """Return the functions with which a thread searches, and a function to call at the end.
+
+        Args:
+            sums: the sums to which the functions add what they count; complete once the last function was called.
+            kinds: the kinds of searches that are needed: True for searches together, False for one after the other.
+
+        Returns:
+            For each kind a function of sources, which returns ``DONE`` or the code of a fault; and the last function.
+        """
+        searches: dict[bool, Callable[[Indices], int]] = {}
+        complete = _nothing
+        if True in kinds:
+            searches[True], complete = self._by_rows().worker(sums)
+        if False in kinds:
+            searches[False] = self._alone(sums)
+        return searches, complete
+
+    def _alone(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
+        """Return the function with which a thread searches from some sources, one after the other."""
         arcs, task, space, out = self._arcs, self._task, self._space(), (*sums, self._lengths)
         listed = task.sources, task.own, task.first, task.targets, task.flows, task.factors()
 
@@ -268,20 +338,9 @@ class PassingSearches:
 
         return search
 
-    def together(self, count: int) -> bool:
-        """Return whether ``count`` sources are searched from at the same time, because that is faster and exact."""
-        exact = self._arcs.longest <= RowPasses.LONGEST
-        return self.gather and count >= FEW_ROWS and not len(self._task.first) and exact
 
-    def _by_rows(self, count: int) -> RowPasses | ForwardPasses | None:
-        """Return the object that counts paths from many sources; None if it is not faster or would not be exact."""
-        arcs, task = self._arcs, self._task
-        if not self.together(count):
-            return None
-        if self._rows is None:
-            passes = ForwardPasses if arcs.forward else RowPasses
-            self._rows = passes(arcs, (task.sources, task.own, task.factors()), task.kept)
-        return self._rows
+def _nothing() -> None:
+    """Do nothing, where sums are complete already."""
 
 
 def check_rows(told: Floats) -> None:

@@ -108,10 +108,14 @@ class Centrality:
         passage = self._passage = Passage(self._graph, decimal=self._decimal)
         kept = np.zeros(passage.size)
         kept[passage.arrivals(self._asked.columns)] = 1.0
-        rows = np.sort(passage.starts(self._asked.rows))  # searches from adjacent numbers visit much the same vertices
-        vertices = np.empty(passage.size, np.int64)
-        vertices[passage.arcs.rank] = np.arange(passage.size)
-        own = passage.arrivals(vertices[rows]).astype(np.int64)
+        starts = np.zeros(passage.size, np.bool_)
+        starts[passage.starts(self._asked.rows)] = True
+        rows = np.flatnonzero(starts)  # in ascending order: searches from adjacent numbers visit much the same vertices
+        own = rows
+        if self._graph.terminals:
+            vertices = np.empty(passage.size, np.int64)
+            vertices[passage.arcs.rank] = np.arange(passage.size)
+            own = passage.arrivals(vertices[rows]).astype(np.int64)
         return passage, _task(rows, own, kept, ends=self._endpoints, arcs=self._arcs)
 
     def _folded(self, fold: Fold) -> tuple[Passage, PassingTask]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from engine.devices.cpu.heap import search_packed, search_wide
 from engine.graph.kernels import njit
-from engine.graph.ordering import ascending, fixed
+from engine.graph.ordering import fixed
 from engine.graph.transpose import components, incoming
 from engine.model.backend import Arcs, Array
 from engine.model.decimals import Units, units_of
@@ -128,7 +128,7 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
     if places is not None and _mirrored(arcs, into, tails, places):
         into, tails, places = indptr, heads, None
     rank = np.arange(n, dtype=np.int32)
-    order = None if _is_dense(n, weights) else search_order(arcs, into, tails)
+    order = None if arcs.ordered or _is_dense(n, weights) else search_order(arcs, into, tails)
     if order is not None:
         rank[order] = np.arange(n, dtype=np.int32)
         indptr, heads, moved = renumber(indptr, heads, order, rank)
@@ -199,7 +199,9 @@ def renumber(indptr, heads, order, rank):  # type: ignore[no-untyped-def]
     return ends, rank[heads[moved]], moved
 
 
-def search_order(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def search_order(
+    arcs: Arcs, into: Indices | None = None, tails: npt.NDArray[np.int32] | None = None
+) -> npt.NDArray[np.int32]:
     """Return the vertices in an order that suits searches of many sources side by side.
 
     If strongly connected components are mostly small, as in acyclic graphs, the order is topological, except inside
@@ -210,8 +212,8 @@ def search_order(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32]) -> npt
     Args:
         arcs: the arcs.
         into: int64, shape (n + 1,): where the arcs into each vertex begin in ``tails``; ``arcs.indptr`` itself if each
-            arc has a reverse.
-        tails: int32, shape (arcs,): the tails of the arcs into each vertex.
+            arc has a reverse.  None to find them here if they are needed.
+        tails: int32, shape (arcs,): the tails of the arcs into each vertex; None together with ``into``.
     """
     indptr, heads = arcs.indptr, arcs.heads
     if into is not indptr:
@@ -219,14 +221,35 @@ def search_order(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32]) -> npt
         if 2 * component.max(initial=-1) > len(component):
             last: npt.NDArray[np.int32] = found[::-1].copy()
             return last
-    degree = np.diff(indptr) + np.diff(into)
-    seeds = ascending(degree, 2 * len(degree))  # a graph has no parallel arcs, so degrees are below 2 n
-    order: npt.NDArray[np.int32] = _cuthill_mckee(fixed(indptr), fixed(heads), fixed(into), fixed(tails), degree, seeds)
-    return order[::-1]
+    if into is None or tails is None:
+        into, tails, _ = incoming(arcs)
+    order: npt.NDArray[np.int32] = _cuthill_mckee(fixed(indptr), fixed(heads), fixed(into), fixed(tails))
+    return order
 
 
 @njit(nogil=True, cache=True)
-def _cuthill_mckee(indptr, heads, into, tails, degree, seeds):  # type: ignore[no-untyped-def]
+def _by_degree(indptr, into):  # type: ignore[no-untyped-def]
+    """Return the number of arcs at each vertex, and the vertices in ascending order of it, ties by number."""
+    n = len(indptr) - 1
+    degree, seeds = np.empty(n, np.int64), np.empty(n, np.int32)
+    most = 0
+    for v in range(n):
+        degree[v] = indptr[v + 1] - indptr[v] + into[v + 1] - into[v]
+        most = max(most, degree[v])
+    ends = np.zeros(most + 2, np.int64)
+    for v in range(n):
+        ends[degree[v] + 1] += 1
+    for k in range(most):
+        ends[k + 1] += ends[k]
+    for v in range(n):
+        seeds[ends[degree[v]]] = v
+        ends[degree[v]] += 1
+    return degree, seeds
+
+
+@njit(nogil=True, cache=True)
+def _cuthill_mckee(indptr, heads, into, tails):  # type: ignore[no-untyped-def]
+    degree, seeds = _by_degree(indptr, into)
     order = np.empty(len(seeds), np.int32)
     placed = np.zeros(len(seeds), np.uint8)
     last = looked = 0
@@ -259,4 +282,4 @@ def _cuthill_mckee(indptr, heads, into, tails, degree, seeds):  # type: ignore[n
                     order[k] = order[k - 1]
                     k -= 1
                 order[k] = v
-    return order
+    return order[::-1].copy()

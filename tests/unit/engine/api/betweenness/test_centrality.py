@@ -86,6 +86,18 @@ def test_a_trial_takes_sources_together_as_the_searches_do(monkeypatch):
     np.testing.assert_allclose(asked.run().values, right, rtol=1e-12)
 
 
+def test_searches_that_visit_little_need_no_trial_and_are_predicted_by_what_they_visit():
+    n = 12_000  # small components: all vertices and arcs times all sources are more than a trial needs
+    tails = np.arange(n)
+    graph = build_graph(tails, tails // 6 * 6 + (tails + 1) % 6, None, n=n, directed=True)[0]
+    assert n * (n + graph.arcs) > 2 * passage.LITTLE
+    plan = Centrality(graph, Options(threads=1)).make_plan()
+    assert plan.tried == 0
+    assert plan.seconds < 0.01
+    found = betweenness(graph, Options(threads=1), normalized=False).values
+    assert np.array_equal(found, np.full(n, 10.0))  # on a ring of six, each passes what is not its own
+
+
 @pytest.mark.parametrize(("long", "runs"), [(1e9, 1), (0.0, 2)])
 def test_a_trial_is_repeated_only_if_it_predicts_long_searches(long, runs, monkeypatch):
     monkeypatch.setattr(passage, "LITTLE", 0)

@@ -176,6 +176,18 @@ def test_sources_near_each_other_are_gathered():
     assert np.array_equal(gather_near(side, side, np.arange(30), LANES, np.array([64])), np.arange(30))
 
 
+def test_sources_of_a_small_world_stay_in_the_order_of_their_numbers(monkeypatch):
+    rng = np.random.default_rng(4)
+    mesh = np.arange(30 * 30).reshape(30, 30)
+    ends = [(mesh[:-1], mesh[1:]), (mesh[:, :-1], mesh[:, 1:])]
+    graphs = rng.integers(0, 900, (2, 4000)), [np.concatenate([pair[k].ravel() for pair in ends]) for k in (0, 1)]
+    for (tails, heads), gathered in zip(graphs, (False, True), strict=True):
+        arcs = number_arcs(build_graph(tails, heads, None, n=900, directed=False)[0], decimal=True)
+        near = passes_of(arcs, np.arange(900)).near()
+        assert np.array_equal(np.sort(near), np.arange(900))
+        assert np.array_equal(near, np.arange(900)) != gathered
+
+
 def test_a_search_for_near_sources_reads_no_neighbours_that_it_will_not_visit():
     star, seen, queue = (np.array([0, 50, 50]), np.arange(1, 51, dtype=np.int32)), np.full(51, -1), np.full(51, -1)
     assert gathering._see(star, 0, seen, 7, queue, 1, 9) == 9

@@ -95,12 +95,8 @@ def fold_trees(graph: Graph, *, decimal: bool, arcs: bool) -> Fold | None:
     if graph.directed or graph.terminals or n * (n + graph.arcs) < LEAST_VISITS:
         return None
     indptr, heads = fixed(graph.indptr), fixed(graph.heads)
-    # each tree that hangs on the core, and each component that is a tree, has a vertex with one arc
-    if not np.any(np.diff(indptr) == 1) or not _whole(graph, decimal=decimal):
-        return None
-    parent, sizes, squares = np.full(n, -1, np.int32), np.ones(n, np.int64), np.zeros(n, np.int64)
-    removed = peel_trees(indptr, heads, parent, sizes, squares)
-    if len(removed) < LEAST_SHARE * n:
+    removed, parent, sizes, squares = peel_trees(indptr, heads)
+    if len(removed) < max(1, LEAST_SHARE * n) or not _whole(graph, decimal=decimal):
         return None
     totals = sum_components(indptr, heads, removed, parent, sizes)
     # If a vertex is removed, its component falls into the branches on the vertex and a remainder.  Counted are the

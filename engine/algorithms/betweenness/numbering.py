@@ -53,6 +53,7 @@ class PathArcs:
         mirrored: whether each arc has a reverse of the same weight.
         visits: int64, shape (n,): a bound on the number of vertices and arcs that a search from each vertex visits.
         inside: bool, shape (n,): whether the vertex can be visited by a search from a vertex that is not among ``few``.
+        direct: bool, shape (n,): whether the vertex is known to reach no vertices but those to which it has an arc.
     """
 
     indptr: Indices
@@ -68,6 +69,7 @@ class PathArcs:
     mirrored: bool
     visits: Indices
     inside: Flags
+    direct: Flags
 
     @property
     def few(self) -> Flags:
@@ -137,10 +139,10 @@ def _little(size: int) -> int:
     return int(ALONE * size)
 
 
-def _reach(arcs: Arcs) -> tuple[Indices, Flags]:
-    """Return ``visits`` and ``inside`` of :class:`PathArcs`, by the old numbers."""
+def _reach(arcs: Arcs) -> tuple[Indices, Flags, Flags]:
+    """Return ``visits``, ``inside`` and ``direct`` of :class:`PathArcs`, by the old numbers."""
     size = len(arcs.indptr) - 1 + len(arcs.heads)
-    found: tuple[Indices, Flags] = bound_visits(arcs.indptr, arcs.heads, *components(arcs), _little(size))
+    found: tuple[Indices, Flags, Flags] = bound_visits(arcs.indptr, arcs.heads, *components(arcs), _little(size))
     return found
 
 

@@ -247,7 +247,7 @@ class PassingSearches:
 
         Returns:
             The pieces: whether the sources are searched together, and the sources.  Also the number of sources that are
-            left out, because they have no outgoing arcs.
+            left out, because nothing can be counted from them.
         """
         chosen = np.arange(len(self._few)) if rows is None else rows
         alone, few, pieces = chosen, self._few[chosen], list[tuple[bool, Indices]]()
@@ -256,9 +256,17 @@ class PassingSearches:
             size = self._by_rows().piece(-(-len(many) // threads))
             pieces = [(True, many[at : at + size]) for at in range(0, len(many), size)]
         if not len(self._task.first):
-            alone = alone[self._visits[alone] > 1]
+            alone = alone[~self._idle()[alone]]
         pieces += [(False, some) for some in self._cut(alone, threads)]
         return pieces or [(False, alone)], len(chosen) - sum(len(some) for _, some in pieces)
+
+    def _idle(self) -> npt.NDArray[np.bool_]:
+        """Return from which sources nothing can be counted: those without outgoing arcs; and if all arcs have the same
+        length, and only the flow through vertices is wanted, those whose paths have a single arc.
+        """
+        if len(self._arcs.weights) or self._task.ends or self._task.arcs:
+            return self._visits == 1
+        return self._arcs.direct[self._task.sources]
 
     def _cut(self, rows: Indices, threads: int) -> list[Indices]:
         """Return sources that are searched from one after the other, cut into pieces of much the same work."""

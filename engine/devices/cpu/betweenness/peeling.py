@@ -8,7 +8,7 @@ from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)
-def peel_trees(indptr, heads, parent, sizes, squares):  # type: ignore[no-untyped-def]
+def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
     """Remove vertices with one neighbour again and again; a component that is a tree keeps one vertex.
 
     A removed vertex and all that was removed behind it are a *branch*.  It hangs on the only neighbour that this vertex
@@ -17,15 +17,14 @@ def peel_trees(indptr, heads, parent, sizes, squares):  # type: ignore[no-untype
     Args:
         indptr: int64, shape (n + 1,): where the arcs of each vertex begin (CSR); each arc has a reverse arc.
         heads: int32, shape (arcs,).
-        parent: int32, shape (n,), all -1; receives the parents of removed vertices.
-        sizes: int64, shape (n,), all 1; receives the number of vertices of the branches on each vertex, itself
-            included.
-        squares: int64, shape (n,), all 0; receives the sum of the squared sizes of the branches on each vertex.
 
     Returns:
-        The removed vertices, int32, in the order in which they were removed.
+        The removed vertices, int32, in the order in which they were removed.  Then three arrays of shape (n,): the
+        parents of removed vertices, int32, -1 for others; the number of vertices of the branches on each vertex, itself
+        included, int64; and the sum of the squared sizes of these branches, int64.
     """
     n = len(indptr) - 1
+    parent, sizes, squares = np.full(n, -1, np.int32), np.ones(n, np.int64), np.zeros(n, np.int64)
     left = np.empty(n, np.int32)
     queue = np.empty(n, np.int32)
     count = 0
@@ -53,7 +52,7 @@ def peel_trees(indptr, heads, parent, sizes, squares):  # type: ignore[no-untype
                     queue[count] = u
                     count += 1
                 break
-    return queue[:kept]
+    return queue[:kept], parent, sizes, squares
 
 
 @njit(nogil=True, cache=True)

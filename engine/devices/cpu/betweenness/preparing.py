@@ -27,25 +27,30 @@ def bound_visits(indptr, heads, component, order, limit):  # type: ignore[no-unt
         limit: the largest number of vertices and arcs that counts as little.
 
     Returns:
-        Two arrays of shape (n,).  int64: a bound on the number of vertices and arcs that a search from the vertex
+        Three arrays of shape (n,).  int64: a bound on the number of vertices and arcs that a search from the vertex
         visits; that of the whole graph if no bound up to ``limit`` is known.  bool: whether the vertex can be visited
-        by a search without a bound up to ``limit``.
+        by a search without a bound up to ``limit``.  bool: whether the vertex is known to reach no other vertices than
+        those to which it has an arc.
     """
     n = len(component)
     bounds, before, visited = np.zeros(n, np.int64), np.full(n, -1, np.int32), np.zeros(n, np.bool_)
+    reached = np.zeros(n, np.int64)
     for u in order:
         own = component[u]
         bound = bounds[own] + 1 + indptr[u + 1] - indptr[u]
+        reached[own] += 1
         for e in range(indptr[u], indptr[u + 1]):
             other = component[heads[e]]
             if before[other] != own and other != own:
                 before[other] = own
                 bound += bounds[other]
-        bounds[own] = min(bound, limit + 1)
-    visits, inside = np.full(n, n + len(heads), np.int64), np.zeros(n, np.bool_)
+                reached[own] += reached[other]
+        bounds[own], reached[own] = min(bound, limit + 1), min(reached[own], n)
+    visits, inside, direct = np.full(n, n + len(heads), np.int64), np.zeros(n, np.bool_), np.empty(n, np.bool_)
     for i in range(n - 1, -1, -1):
         u = order[i]
         own = component[u]
+        direct[u] = reached[own] == 1 + indptr[u + 1] - indptr[u]
         if bounds[own] <= limit:
             visits[u] = bounds[own]
             if not visited[own]:
@@ -53,21 +58,21 @@ def bound_visits(indptr, heads, component, order, limit):  # type: ignore[no-unt
         visited[own] = inside[u] = True
         for e in range(indptr[u], indptr[u + 1]):
             visited[component[heads[e]]] = True
-    return visits, inside
+    return visits, inside, direct
 
 
 @njit(nogil=True, cache=True)
-def number_vertices(indptr, heads, order, visits, inside):  # type: ignore[no-untyped-def]
+def number_vertices(indptr, heads, order, visits, inside, direct):  # type: ignore[no-untyped-def]
     """Renumber the vertices: first those with arcs out, then those without; otherwise they are in the given order.
 
     Args:
         indptr, heads: CSR of the arcs, as in :func:`bound_visits`.
         order: int32, shape (n,): the vertices in an order.
-        visits, inside: facts of the vertices, as :func:`bound_visits` returns them.
+        visits, inside, direct: facts of the vertices, as :func:`bound_visits` returns them.
 
     Returns:
         int32, shape (n,): the new number of each vertex.  The CSR of the arcs by the new numbers, and the old index of
-        each arc, int64.  The two facts by the new numbers.
+        each arc, int64.  The three facts by the new numbers.
     """
     n = len(order)
     rank, old = np.empty(n, np.int32), np.empty(n, np.int32)
@@ -78,16 +83,17 @@ def number_vertices(indptr, heads, order, visits, inside):  # type: ignore[no-un
                 rank[u], old[count] = count, u
                 count += 1
     ends, moved = np.zeros(n + 1, np.int64), np.empty(len(heads), np.int64)
-    ahead, both = np.empty(len(heads), np.int32), (np.empty_like(visits), np.empty_like(inside))
+    ahead = np.empty(len(heads), np.int32)
+    facts = np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.bool_)
     size = 0
     for i in range(n):
         u = old[i]
-        both[0][i], both[1][i] = visits[u], inside[u]
+        facts[0][i], facts[1][i], facts[2][i] = visits[u], inside[u], direct[u]
         for e in range(indptr[u], indptr[u + 1]):
             moved[size], ahead[size] = e, rank[heads[e]]
             size += 1
         ends[i + 1] = size
-    return rank, (ends, ahead, moved), both
+    return rank, (ends, ahead, moved), facts
 
 
 @njit(nogil=True, cache=True)

@@ -144,6 +144,20 @@ def test_the_part_has_no_more_than_the_large_searches_visit(monkeypatch):
     assert np.array_equal(np.sort(near), np.flatnonzero(~arcs.few & (np.diff(arcs.indptr) > 0)))
 
 
+def test_sources_whose_paths_have_one_arc_are_left_out_where_nothing_is_counted_on_it():
+    clique = np.argwhere(~np.eye(8, dtype=bool))
+    star, line = np.array([[8, leaf] for leaf in range(9, 30)]), np.array([[30, 31], [31, 32]])
+    tails, heads = np.concatenate([clique, star, line]).T
+    for weights in (None, np.arange(len(tails)) + 1):
+        arcs = number_arcs(build_graph(tails, heads, weights, n=33, directed=True)[0], decimal=True)
+        for asked in ({"ends": False, "arcs": False}, {"ends": True, "arcs": False}, {"ends": False, "arcs": True}):
+            pieces, left = PassingSearches(arcs, task(33, **asked))._pieces(None, 1)
+            found = sorted(np.argsort(arcs.rank)[np.concatenate([some for _, some in pieces])].tolist())
+            only_line = weights is None and not any(asked.values())
+            assert found == ([30] if only_line else [*range(9), 30, 31])
+            assert left == 33 - len(found)
+
+
 def test_sources_without_arcs_are_left_out_and_pieces_have_much_the_same_work(monkeypatch):
     monkeypatch.setattr(passing, "SHORT", 50)
     heads = np.arange(1, 400)
@@ -152,8 +166,8 @@ def test_sources_without_arcs_are_left_out_and_pieces_have_much_the_same_work(mo
     searches = PassingSearches(number_arcs(graph, decimal=True), task(400, ends=False, arcs=False))
     pieces, left = searches._pieces(None, 1)
     assert not searches.together
-    assert left == 20
-    assert sum(len(some) for _, some in pieces) == 380
+    assert left == 40  # the last two of each path
+    assert sum(len(some) for _, some in pieces) == 360
     assert searches.visits == (0, 20 * sum(range(1, 40, 2)))
     work = [int(searches._visits[some].sum()) for _, some in pieces]
     assert len(work) > 20

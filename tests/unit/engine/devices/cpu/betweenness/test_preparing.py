@@ -36,29 +36,36 @@ def visited(graph):
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_bounds_of_visits_hold_and_are_exact_where_reach_is_a_tree(directed):
-    bounded = 0
+    bounded = direct_ones = 0
     for seed in range(60):
         graph = drawn(seed, directed=directed)
         whole, limit = graph.n + graph.arcs, seed % 40
-        visits, inside = bound_visits(*ends(graph), *strong_components(*ends(graph)), limit)
+        visits, inside, direct = bound_visits(*ends(graph), *strong_components(*ends(graph)), limit)
         reached, right = visited(graph)
         few = visits <= limit
         assert np.all(visits >= right)
         assert np.all(few | (visits == whole))
         assert np.array_equal(inside, reached[~few].any(axis=0))
         bounded += int(few.sum())
+        near = reached.sum(axis=1) == 1 + np.diff(graph.indptr)
+        assert np.all(near | ~direct)
+        assert np.all(direct[np.diff(graph.indptr) == 0])
+        direct_ones += int(direct[np.diff(graph.indptr) > 0].sum())
         if not directed:  # then nothing is counted twice
             assert np.array_equal(few, right <= limit)
             assert np.array_equal(visits[few], right[few])
+            assert np.array_equal(direct, near)
     assert bounded > 500
+    assert direct_ones > 100
 
 
 def test_what_several_components_reach_counts_for_each_of_them():
     # 0 reaches 3 over 1 and over 2
     graph = build_graph([0, 0, 1, 2], [1, 2, 3, 3], None, n=4, directed=True)[0]
-    visits, inside = bound_visits(*ends(graph), *strong_components(*ends(graph)), 100)
+    visits, inside, direct = bound_visits(*ends(graph), *strong_components(*ends(graph)), 100)
     assert visits.tolist() == [9, 3, 3, 1]
     assert not inside.any()
+    assert direct.tolist() == [False, True, True, True]
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -67,7 +74,7 @@ def test_vertices_without_arcs_out_get_the_largest_numbers(directed):
         graph = drawn(seed, directed=directed)
         rng = np.random.default_rng(seed)
         order = rng.permutation(graph.n).astype(np.int32)
-        facts = rng.integers(0, 9, graph.n), rng.random(graph.n) < 0.5
+        facts = rng.integers(0, 9, graph.n), rng.random(graph.n) < 0.5, rng.random(graph.n) < 0.5
         rank, (indptr, heads, moved), by_rank = number_vertices(*ends(graph), order, *facts)
         assert np.array_equal(np.sort(rank), np.arange(graph.n))
         degrees = np.diff(graph.indptr)
@@ -87,7 +94,7 @@ def test_turned_arcs_are_those_of_the_graph(weighted):
     for seed in range(30):
         graph = drawn(seed)
         order = np.arange(graph.n, dtype=np.int32)
-        none = np.zeros(graph.n, np.int64), np.zeros(graph.n, np.bool_)
+        none = np.zeros(graph.n, np.int64), np.zeros(graph.n, np.bool_), np.zeros(graph.n, np.bool_)
         _, (indptr, heads, moved), _ = number_vertices(*ends(graph), order, *none)
         weights = graph.weights[moved].astype(np.int32) if weighted else np.zeros(0, np.int32)
         inner = int(np.count_nonzero(np.diff(indptr)))

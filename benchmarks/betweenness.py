@@ -1,9 +1,10 @@
 """Times exact betweenness beside NetworKit and igraph, with equally many threads, and checks that all agree.
 
-    python -m benchmarks.betweenness [FOLDER] [--threads 1,2] [--seconds 25] [--graphs NAME,...] [--gpu]
+    python -m benchmarks.betweenness [FOLDER] [--threads 1,2] [--runs 3] [--seconds 25] [--graphs NAME,...] [--gpu]
 
-FOLDER has the graph files.  The contenders alternate on each graph.  A contender runs up to three times, and not again
-after its runs have taken ``--seconds``; medians of wall seconds and of processor seconds are printed as a table.
+FOLDER has the graph files.  The contenders alternate on each graph.  A contender runs up to ``--runs`` times, and not
+again after its runs have taken ``--seconds``; medians of wall seconds and of processor seconds are printed as a table.
+Small graphs take milliseconds, which other processes disturb, so they need more runs.
 Kernels that the set-up compiles are compiled first, because without them plain Python walks over small graphs.
 igraph has one thread, so it is timed only with one thread.  With ``--gpu`` a GPU is a contender, too.
 """
@@ -22,16 +23,21 @@ import numpy as np
 from storage.graph.graph import Graph
 from storage.readers import read_graph
 
-#: Files, and whether their weights are left out.  Weights are whole numbers, because sums of decimals are rounded
-#: differently in other programs, which then count different ties.
+#: Files, and whether their weights are left out.  Weights are whole numbers, or decimals without ties, because sums of
+#: decimals are rounded differently in other programs, which then count different ties.
 GRAPHS: Final = {
     "power.graph": True,
     "PGPgiantcompo.graph": True,
     "3elt.mtx": True,
     "p2p-Gnutella08.txt": True,
     "rome99.gr": False,
+    "monaco_drive.csv": False,
+    "mediumEWD.txt": False,
+    "celegansneural.gml": False,
+    "celegans_metabolic.graph": True,
+    "netscience.mtx": True,
+    "EVA.mtx": True,
 }
-RUNS: Final = 3
 
 Scores = Any
 
@@ -77,12 +83,15 @@ def contenders(graph: Graph, threads: int, gpu: bool = False) -> dict[str, Calla
     return found
 
 
-def measured(graph: Graph, threads: int, seconds: float, gpu: bool = False) -> dict[str, tuple[float, float, int]]:
+def measured(
+    graph: Graph, threads: int, runs_each: int, seconds: float, gpu: bool = False
+) -> dict[str, tuple[float, float, int]]:
     """Return for each contender the medians of wall and of processor seconds, and the number of its runs.
 
     Args:
         graph: the graph.
         threads: the threads of each contender.
+        runs_each: the number of runs of each contender.
         seconds: a contender whose runs have taken more than these seconds begins no further run.
         gpu: whether a GPU is a contender.
 
@@ -92,7 +101,7 @@ def measured(graph: Graph, threads: int, seconds: float, gpu: bool = False) -> d
     runs = contenders(graph, threads, gpu)
     right = runs["apsp"]()  # this run also compiles the kernels
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
-    for _ in range(RUNS):
+    for _ in range(runs_each):
         for name, run in runs.items():
             if taken[name] and sum(wall for wall, _ in taken[name]) > seconds:
                 continue
@@ -112,6 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("data"))
     parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=25.0)
     parser.add_argument("--graphs", default=",".join(GRAPHS))
     parser.add_argument("--gpu", action="store_true")
@@ -126,10 +136,10 @@ def main() -> None:
         graph, _ = read_graph(asked.folder / name, unweighted=GRAPHS[name])
         what = f"{name}, n = {graph.n:,}, {graph.arcs:,} arcs, {'hops' if GRAPHS[name] else 'weights'}"
         for threads in map(int, asked.threads.split(",")):
-            found = measured(graph, threads, asked.seconds, asked.gpu)
+            found = measured(graph, threads, asked.runs, asked.seconds, asked.gpu)
             for contender, (wall, used, runs) in found.items():
                 beside = used / found["apsp"][1]
-                row = f"{wall:.2f} | {used:.2f} | {runs} | {beside:.1f} x"
+                row = f"{wall:.4f} | {used:.4f} | {runs} | {beside:.1f} x"
                 print(f"| {what} | {threads} | {contender} | {row} |", flush=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.model.problem import Device, Machine
-from engine.model.system import available_memory, control_groups, resident_bytes, usable_processors
+from engine.model.system import available_memory, control_groups, resident_bytes, usable_processors, with_quota
 from storage.errors import ApspError, InvalidRequest
 
 #: Updates a second of one thread, by type, conservative for a core with 256-bit vectors; see benchmarks/kernels.
@@ -30,7 +30,8 @@ _COMPUTES: Final = set[str]()
 #: Free memory is read again after MOMENT seconds, or if it was not more than MUCH bytes.
 MOMENT: Final = 0.1
 MUCH: Final = 4 * 2**30
-#: What was read last: when, by ``time.monotonic``; the control groups; the bytes of memory that this process may use.
+#: What was read last: when, by ``time.monotonic``; the control groups with a quota of processor time; and the bytes of
+#: memory that this process may use.
 _SEEN: Final = list[tuple[float, tuple[str, ...], int]]()
 
 #: Bytes a second written to the store, summary and checksums included.
@@ -66,7 +67,7 @@ def survey(
     held = resident_bytes()
     free = known or available_memory(groups) + held
     if not known:
-        _SEEN[:] = [(time.monotonic(), groups, free)]
+        _SEEN[:] = [(time.monotonic(), with_quota(groups), free)]
     # every estimate counts the bytes of kernels, so those that this process has loaded are not counted as resident
     first = FIRST_KERNELS if "engine.graph._walks" in sys.modules else 0
     resident = max(0, held - (KERNELS if computes() else first))
@@ -85,8 +86,8 @@ def survey(
 
 
 def _recent() -> tuple[tuple[str, ...], int]:
-    """Return the control groups of this process, and the memory that it may use, if that was read a moment ago and is
-    much; else 0 in place of the memory.
+    """Return the control groups that limit the processors of this process, and the memory that it may use, if both
+    were read a moment ago and the memory is much; else all its control groups, and 0 in place of the memory.
 
     Reading it takes longer than all other planning of a small graph.  What this process itself takes in the meantime
     leaves the sum of the memory that is free and the memory that the process holds as it was.

@@ -125,6 +125,11 @@ def available_memory(groups: Sequence[str] | None = None) -> int:
     return free
 
 
+def with_quota(groups: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the control groups that limit the processor time of their processes."""
+    return tuple(group for group in groups if _words(f"{group}/cpu.max")[:1] not in ([], ["max"]))
+
+
 def control_groups() -> tuple[str, ...]:
     """Return the folders of this process's control group (version 2) and of its parents, whose limits hold as well."""
     try:

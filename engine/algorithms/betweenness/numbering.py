@@ -21,7 +21,7 @@ from engine.graph._walks import strong_components
 from engine.graph.bound import distance_bound
 from engine.graph.ordering import fixed
 from engine.graph.transpose import components
-from engine.model.backend import Arcs, Array
+from engine.model.backend import Arcs, Array, heaviest_out
 from engine.model.decimals import units_of
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph
@@ -118,8 +118,10 @@ def number_arcs(graph: Graph, *, decimal: bool) -> PathArcs:
     weights, power = (graph.weights, 1.0) if units is None else (units[0], float(round(1 / units[1])))
     weights = weights[moved]
     longest = math.inf
-    if weights.dtype.kind == "i":
-        longest = distance_bound(graph, None, arcs)[0] * power
+    if units is not None:
+        longest = float(arcs.form(heaviest_out).sum()) * power
+    elif graph.integral:
+        longest = distance_bound(graph, None, arcs)[0]
     bits = _key_bits(graph.n, weights)
     if bits == 0 and weights.dtype == np.int32:
         weights = weights.astype(np.int64)

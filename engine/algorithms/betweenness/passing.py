@@ -117,9 +117,9 @@ def thread_bytes(n: int, arcs: int, task: PassingTask, *, together: bool, hops: 
         together: whether the thread searches from several sources at the same time; otherwise from one at a time.
         hops: whether all arcs weigh the same.
     """
-    sums = n * (8 + 16 * task.ends) + 8 * arcs * task.arcs
+    sums = n * (8 + 16 * task.ends) + 8 * arcs * task.arcs + 56 * n
     if not together:
-        return sums + 56 * n
+        return sums
     # The terms: the rows of distances; for each vertex, lists, and the counts and lengths of sixteen sources, over hops
     # their shares, too; for each arc, the lists of tight arcs.
     return sums + min(HELD_BYTES, 4 * n * HELD_ROWS) + (470 + 8 * LANES * hops) * n + (6 + 8 * task.arcs) * arcs

@@ -58,11 +58,12 @@ def test_a_gpu_whose_driver_has_no_room_is_no_gpu_and_the_plan_says_why(limit: s
 
 
 def test_much_free_memory_is_read_once_in_a_moment_and_little_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    free, held, now, read = [64 << 30], [1 << 30], [1000.0], list[tuple[str, ...]]()
+    free, held, now, read, asked = [64 << 30], [1 << 30], [1000.0], list[tuple[str, ...]](), list[tuple[str, ...]]()
     monkeypatch.setattr(surveying, "_SEEN", [])
     monkeypatch.setattr(surveying.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(surveying, "control_groups", lambda: ("a",))
-    monkeypatch.setattr(surveying, "usable_processors", lambda groups: 4 if groups == ("a",) else 0)
+    monkeypatch.setattr(surveying, "with_quota", lambda groups: (f"{groups[0]} with a quota",))
+    monkeypatch.setattr(surveying, "usable_processors", lambda groups: asked.append(groups) or 4)
     monkeypatch.setattr(surveying, "resident_bytes", lambda: held[0])
     monkeypatch.setattr(surveying, "available_memory", lambda groups: read.append(groups) or free[0])
     assert surveying.survey().memory == 65 << 30
@@ -70,6 +71,7 @@ def test_much_free_memory_is_read_once_in_a_moment_and_little_each_time(monkeypa
     machine = surveying.survey()
     assert (machine.threads, machine.memory, machine.free) == (4, 65 << 30, 65 << 30)
     assert machine.resident > 4 << 30
+    assert asked == [("a",), ("a with a quota",)]
     assert surveying.survey(memory=7 << 30).memory == 7 << 30
     assert read == [("a",)]
     now[0] += surveying.MOMENT

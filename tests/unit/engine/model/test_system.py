@@ -47,6 +47,15 @@ def test_quotas_of_all_groups_hold(groups: Path, step: str, job: str, expected: 
     assert usable_processors() == expected
 
 
+def test_groups_with_a_quota_are_those_that_limit_processors(groups: Path) -> None:
+    own = system.control_groups()
+    assert system.with_quota(own) == ()
+    (groups / "job" / "cpu.max").write_text("max 100000\n")
+    (groups / "job" / "step" / "cpu.max").write_text("250000 100000\n")
+    assert system.with_quota(own) == (str(groups / "job" / "step"),)
+    assert usable_processors(system.with_quota(own)) == usable_processors(own) == 2
+
+
 def test_memory_is_what_the_tightest_group_leaves(groups: Path) -> None:
     free = available_memory()
     assert free > 100 * MIB

@@ -249,16 +249,16 @@ class PassingSearches:
             The pieces: whether the sources are searched together, and the sources.  Also the number of sources that are
             left out, because nothing can be counted from them.
         """
-        chosen = np.arange(len(self._few)) if rows is None else rows
-        alone, few, pieces = chosen, self._few[chosen], list[tuple[bool, Indices]]()
-        if self._suits(len(chosen) - int(np.count_nonzero(few))):
-            many, alone = (self._near() if rows is None else chosen[~few]), chosen[few]
+        asked = np.arange(len(self._few)) if rows is None else rows
+        alone, few, pieces = asked, self._few[asked], list[tuple[bool, Indices]]()
+        if self._suits(len(asked) - int(np.count_nonzero(few))):
+            many, alone = (self._near() if rows is None else asked[~few]), asked[few]
             size = self._by_rows().piece(-(-len(many) // threads))
             pieces = [(True, many[at : at + size]) for at in range(0, len(many), size)]
         if not len(self._task.first):
             alone = alone[~self._idle()[alone]]
         pieces += [(False, some) for some in self._cut(alone, threads)]
-        return pieces or [(False, alone)], len(chosen) - sum(len(some) for _, some in pieces)
+        return pieces or [(False, alone)], len(asked) - sum(len(some) for _, some in pieces)
 
     def _idle(self) -> npt.NDArray[np.bool_]:
         """Return from which sources nothing can be counted: those without outgoing arcs; and if all arcs have the same

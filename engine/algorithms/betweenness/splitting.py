@@ -24,7 +24,7 @@ Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class VisitedPart:
     """The part of a graph that searches together can visit; no arc leads out of it.
 
     Attributes:
@@ -40,7 +40,7 @@ class Part:
     number: Indices
 
     @classmethod
-    def of(cls, arcs: PathArcs) -> Part:
+    def of(cls, arcs: PathArcs) -> VisitedPart:
         """Return the part of a graph that searches from vertices can visit whose searches visit much."""
         number, vertices, places, (indptr, heads) = cut_out(fixed(arcs.indptr), fixed(arcs.heads), arcs.inside, True)
         weights = arcs.weights[places] if len(arcs.weights) else arcs.weights
@@ -58,7 +58,7 @@ class TogetherPasses:
     """
 
     def __init__(self, arcs: PathArcs, sources: tuple[Indices, Indices, Floats], kept: Floats) -> None:
-        part = self._part = None if arcs.inside.all() else Part.of(arcs)
+        part = self._part = None if arcs.inside.all() else VisitedPart.of(arcs)
         few, (places, own, factors) = arcs.few[sources[0]], sources
         if part is not None:
             arcs, kept, places, own = part.arcs, kept[part.vertices], part.number[places], part.number[own]

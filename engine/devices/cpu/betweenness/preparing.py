@@ -97,7 +97,7 @@ def number_vertices(indptr, heads, order, visits, inside, direct):  # type: igno
 
 
 @njit(nogil=True, cache=True)
-def turn_arcs(indptr, heads, weights, inner, largest):  # type: ignore[no-untyped-def]
+def reverse_arcs(indptr, heads, weights, inner, largest):  # type: ignore[no-untyped-def]
     """Return the arcs into each vertex, and the arcs between vertices that are no sinks.
 
     Args:

@@ -8,7 +8,7 @@ import pytest
 from engine.algorithms.betweenness import numbering, passing
 from engine.algorithms.betweenness.numbering import number_arcs
 from engine.algorithms.betweenness.passing import PassingSearches, PassingTask
-from engine.algorithms.betweenness.splitting import Part, TogetherPasses
+from engine.algorithms.betweenness.splitting import TogetherPasses, VisitedPart
 from engine.devices.cpu.team import Team
 from engine.model.progress import Monitor
 from storage.graph.graph import build_graph
@@ -131,7 +131,7 @@ def test_chosen_rows_are_split_too(monkeypatch):
 def test_the_part_has_no_more_than_the_large_searches_visit(monkeypatch):
     monkeypatch.setattr(numbering, "ALONE", 1 / 16)
     arcs = number_arcs(mixed("hops", np.random.default_rng(0)), decimal=True)
-    part = Part.of(arcs)
+    part = VisitedPart.of(arcs)
     assert 150 < len(part.vertices) < 300
     assert np.array_equal(part.vertices, np.flatnonzero(arcs.inside))
     assert np.array_equal(part.number[part.vertices], np.arange(len(part.vertices)))

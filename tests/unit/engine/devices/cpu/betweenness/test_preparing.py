@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from engine.devices.cpu.betweenness.preparing import bound_visits, cut_out, number_vertices, turn_arcs
+from engine.devices.cpu.betweenness.preparing import bound_visits, cut_out, number_vertices, reverse_arcs
 from engine.graph._walks import strong_components
 from engine.graph.ordering import fixed
 from storage.graph.graph import build_graph
@@ -90,7 +90,7 @@ def test_vertices_without_arcs_out_get_the_largest_numbers(directed):
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-def test_turned_arcs_are_those_of_the_graph(weighted):
+def test_reversed_arcs_are_those_of_the_graph(weighted):
     for seed in range(30):
         graph = drawn(seed)
         order = np.arange(graph.n, dtype=np.int32)
@@ -98,8 +98,8 @@ def test_turned_arcs_are_those_of_the_graph(weighted):
         _, (indptr, heads, moved), _ = number_vertices(*ends(graph), order, *none)
         weights = graph.weights[moved].astype(np.int32) if weighted else np.zeros(0, np.int32)
         inner = int(np.count_nonzero(np.diff(indptr)))
-        turned, lone, (starts, ahead, kept, numbers) = turn_arcs(indptr, heads, weights, inner, 5)
-        into, found_heads, tails, lengths, places = turned
+        incoming, lone, (starts, ahead, kept, numbers) = reverse_arcs(indptr, heads, weights, inner, 5)
+        into, found_heads, tails, lengths, places = incoming
         old = np.repeat(np.arange(graph.n), np.diff(indptr))
         right = np.lexsort((old, heads))
         assert np.array_equal(places, right)

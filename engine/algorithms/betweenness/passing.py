@@ -264,9 +264,10 @@ class PassingSearches:
         """Return from which sources nothing can be counted: those without outgoing arcs; and if all arcs have the same
         length, and only the flow through vertices is wanted, those whose paths have a single arc.
         """
+        direct: npt.NDArray[np.bool_] = self._arcs.direct[self._task.sources]
         if len(self._arcs.weights) or self._task.ends or self._task.arcs:
-            return self._visits == 1
-        return self._arcs.direct[self._task.sources]
+            direct = self._visits == 1
+        return direct
 
     def _cut(self, rows: Indices, threads: int) -> list[Indices]:
         """Return sources that are searched from one after the other, cut into pieces of much the same work."""

@@ -101,6 +101,53 @@ def test_folded_graphs_have_networkxs_betweenness(shape, rows, monkeypatch):
     assert folded > 100  # of 144
 
 
+def drawn_directed(rng, kind):
+    """Return a directed graph of NetworkX, its key of weights, and the same graph for the engine: a core, and trees of
+    which most arcs have a reverse.
+    """
+    n = int(rng.integers(2, 30))
+    core = int(rng.integers(1, min(n, 9) + 1))
+    arcs = {tuple(ends) for ends in rng.integers(0, core, (int(rng.integers(0, 20)), 2)).tolist()}
+    for v in range(core, n):
+        u, way = int(rng.integers(0, v)), rng.random()
+        arcs |= {(u, v)} if way < 0.85 else set()
+        arcs |= {(v, u)} if way < 0.78 or 0.85 < way < 0.92 else set()
+    order, other = rng.permutation(n), nx.DiGraph()
+    other.add_nodes_from(range(n))
+    for u, v in sorted(arcs):
+        weight = {"hops": 1, "few lengths": int(rng.integers(1, 4)), "decimals": int(rng.integers(1, 5)) / 4}[kind]
+        if u != v:
+            other.add_edge(int(order[u]), int(order[v]), weight=weight)
+    listed = list(other.edges(data="weight"))
+    sides = [[arc[side] for arc in listed] for side in (0, 1)]
+    weights = None if kind == "hops" else [arc[2] for arc in listed]
+    return other, None if kind == "hops" else "weight", build_graph(*sides, weights, n=n, directed=True)[0]
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("kind", ["hops", "few lengths", "decimals"])
+def test_folded_directed_graphs_have_networkxs_betweenness(kind, rows, monkeypatch):
+    monkeypatch.setattr(passing_searches, "FEW_ROWS", 1 if rows else 10**9)
+    folded = 0
+    for seed in range(60):
+        other, weight, graph = drawn_directed(np.random.default_rng((13, seed)), kind)
+        threads = Options(threads=1 + seed % 2)
+        for normalized in (False, True):
+            for endpoints in (False, True):
+                right = nx.betweenness_centrality(
+                    other, normalized=normalized, endpoints=endpoints, weight=weight, backend="networkx"
+                )
+                asked = Centrality(graph, threads, normalized=normalized, endpoints=endpoints)
+                folded += "trees are folded" in asked.make_plan().search
+                np.testing.assert_allclose(asked.run().values, list(right.values()), rtol=1e-12, atol=1e-14)
+            right = nx.edge_betweenness_centrality(other, normalized=normalized, weight=weight, backend="networkx")
+            found = betweenness(graph, threads, arcs=True, normalized=normalized)
+            assert len(found) == len(right)
+            pairs = zip(found.tails.tolist(), found.heads.tolist(), strict=True)
+            np.testing.assert_allclose(found.values, [right[pair] for pair in pairs], rtol=1e-12, atol=1e-14)
+    assert folded > 160  # of 240
+
+
 def test_decimals_are_folded_and_tie_as_on_paper():
     folded = 0
     for seed in range(40):
@@ -144,9 +191,12 @@ def test_what_cannot_be_folded_is_not():
     tails, heads = np.array([0, 1, 2, 2, 3]), np.array([1, 2, 0, 3, 4])  # a triangle with a tail of two
     graph = build_graph(tails, heads, None, directed=False)[0]
     assert "trees are folded: 2 of 5 vertices" in Centrality(graph).make_plan().search
-    both = build_graph(np.append(tails, heads), np.append(heads, tails), None, directed=True)[0]
+    for turned, count in (((3, 4), 2), ((4,), 1), ((3,), 0)):  # the arcs into these vertices have a reverse
+        some = np.isin(heads, turned)
+        sides = np.append(tails, heads[some]), np.append(heads, tails[some])
+        search = Centrality(build_graph(*sides, None, directed=True)[0]).make_plan().search
+        assert f"trees are folded: {count} of 5 vertices" in search
     for what, options in (
-        (both, Options()),
         (replace(graph, terminals=1), Options()),
         (graph, Options(sources=(0, 1))),
         (graph, Options(targets=(0, 1))),
@@ -222,6 +272,8 @@ def test_progress_counts_the_core_and_a_wish_to_stop_is_heard():
         ("PGPgiantcompo.graph", False, ({},)),
         ("netscience.mtx", False, ({"endpoints": True, "normalized": False}, {"arcs": True})),
         ("minnesota_km.mtx", True, ({"endpoints": True}, {"arcs": True, "normalized": False})),
+        ("rome99.gr", False, ({"endpoints": True}, {"arcs": True, "normalized": False})),
+        ("monaco_drive.csv", False, ({"endpoints": True}, {"arcs": True, "normalized": False})),
     ],
 )
 def test_real_networks_pass_what_they_pass_unfolded(name, weighted, asked, data_dir, monkeypatch):

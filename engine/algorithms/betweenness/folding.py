@@ -1,10 +1,12 @@
-"""Folds the trees of an undirected graph, so that searches count shortest paths in the rest of the graph, the core.
+"""Folds the trees of a graph, so that searches count shortest paths in the rest of the graph, the core.
 
-If vertices with one neighbour are removed again and again, the vertices that remain are the *core*.  The removed
-vertices form trees, each of which hangs on one vertex of the core.  A shortest path between two vertices of the core
-enters no tree, and every path that leaves a tree leads through the vertex on which the tree hangs.  So a search from a
-vertex of the core stands for the searches from all vertices that are folded into it, and a path to a vertex of the core
-stands for the paths to all of them.  Paths inside trees are counted from the numbers of vertices of branches alone.
+If vertices with one neighbour are removed again and again, the vertices that remain are the *core*.  In a directed
+graph, an arc must lead to this neighbour, and an arc back.  The removed vertices form trees, each of which hangs on one
+vertex of the core.  A shortest path between two vertices of the core enters no tree, and every path that leaves a tree
+leads through the vertex on which the tree hangs.  So a search from a vertex of the core stands for the searches from
+all vertices that are folded into it, and a path to a vertex of the core stands for the paths to all of them.  Paths
+inside trees are counted from the numbers of vertices of branches alone, and of the vertices that the tree reaches and
+that reach it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.arcs import FAR
-from engine.devices.cpu.betweenness.peeling import peel_trees, sum_components
+from engine.devices.cpu.betweenness.peeling import hand_down, peel_trees, sum_components
 from engine.devices.cpu.betweenness.preparing import cut_out
 from engine.graph.ordering import fixed
 from engine.model.decimals import in_units
@@ -29,9 +31,9 @@ Indices = npt.NDArray[np.int64]
 LEAST_SHARE: Final = 0.05
 #: Trees are folded only if searches from all vertices would visit at least this number of vertices and arcs together:
 #: fewer are visited in milliseconds.
-LEAST_VISITS: Final = 1_000_000
+LEAST_VISITS: Final = 500_000
 #: Bytes of memory that a fold takes for each vertex.
-VERTEX_BYTES: Final = 48
+VERTEX_BYTES: Final = 56
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,68 +45,95 @@ class Fold:
         core: the graph of the core, without isolated vertices; its labels are those of the whole graph.
         vertices: int64, shape (core.n,): the index of each vertex of the core in the whole graph, ascending.
         arcs: int64, shape (core.arcs,): the index of each arc of the core in the whole graph, ascending.
-        folded: float64, shape (core.n,): the number of vertices that each vertex of the core stands for.
-        others: int64, shape (n,): the number of other vertices in the component of each vertex.
-        through: int64, shape (n,): the number of pairs whose paths pass through each vertex, and begin or end in one of
-            the branches that hang on it.
-        over: int64, shape (arcs,): the number of pairs whose path leads over each arc of the trees; 0 for arcs of the
-            core.
+        removed: the vertices of the trees, int32, in the order in which they were removed.
+        parent: int32, shape (n,): the vertex on which each removed vertex hangs, -1 for other vertices.
+        sizes: int64, shape (n,): the number of vertices of the branches on each vertex, itself included.
+        squares: int64, shape (n,): the sum of the squared sizes of the branches on each vertex.
     """
 
     graph: Graph
     core: Graph
     vertices: Indices
     arcs: Indices
-    folded: Floats
-    others: Indices
-    through: Indices
-    over: Indices
+    removed: npt.NDArray[np.int32]
+    parent: npt.NDArray[np.int32]
+    sizes: Indices
+    squares: Indices
 
-    def by_vertex(self, core: Floats) -> Floats:
+    @property
+    def folded(self) -> Floats:
+        """The number of vertices that each vertex of the core stands for, float64, shape (core.n,)."""
+        return self.sizes[self.vertices].astype(np.float64)
+
+    def around(self, *flows: Floats) -> tuple[Indices, Indices]:
+        """Return how many vertices each vertex reaches, and how many reach it, itself included; int64, shape (n,).
+
+        Args:
+            flows: in a directed graph, the flow that begins and the flow that ends at each vertex of the core, of shape
+                (core.n,) each; otherwise none.
+        """
+        if not flows:
+            totals = sum_components(fixed(self.graph.indptr), fixed(self.graph.heads), self.parent, self.sizes)
+            hand_down(self.removed, self.parent, totals)
+            return totals, totals
+        found = self.sizes.copy(), self.sizes.copy()
+        for reached, flow in zip(found, flows, strict=True):
+            # each of the vertices for which a vertex of the core stands sends 1 to each vertex that it reaches
+            reached[self.vertices] += np.rint(flow / self.folded).astype(np.int64)
+            hand_down(self.removed, self.parent, reached)
+        return found
+
+    def by_vertex(self, core: Floats, around: tuple[Indices, Indices]) -> Floats:
         """Return the flow through each vertex of the whole graph, shape (n,).
 
         Args:
             core: shape (core.n,): the flow through each vertex of the core, on paths between vertices that are folded
                 into two other vertices of the core.
+            around: the result of :meth:`around`.
         """
-        found = self.through.astype(np.float64)
+        # If a vertex is removed, what is connected with it falls into the branches on the vertex and a remainder.
+        # Counted are the pairs between two branches, and those between a branch and the remainder.
+        (out, into), sizes = around, self.sizes
+        found = ((sizes - 1) * (out + into - sizes - 1) - self.squares).astype(np.float64)
         found[self.vertices] += core
         return found
 
-    def by_arc(self, core: Floats) -> Floats:
-        """Return the flow over each arc of the whole graph; ``core`` is the flow over each arc of the core."""
-        found = self.over.astype(np.float64)
+    def by_arc(self, core: Floats, around: tuple[Indices, Indices]) -> Floats:
+        """Return the flow over each arc of the whole graph, shape (arcs,).
+
+        Args:
+            core: the flow over each arc of the core.
+            around: the result of :meth:`around`.
+        """
+        graph, parent, (out, into) = self.graph, self.parent, around
+        tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+        up, down = parent[tails] == graph.heads, parent[graph.heads] == tails
+        leave, enter = self.sizes * (out - self.sizes), self.sizes * (into - self.sizes)
+        found = np.where(up, leave[tails], np.where(down, enter[graph.heads], 0)).astype(np.float64)
         found[self.arcs] = core
         return found
 
 
-def fold_trees(graph: Graph, *, decimal: bool, arcs: bool) -> Fold | None:
+def fold_trees(graph: Graph, *, decimal: bool) -> Fold | None:
     """Fold the trees of a graph.
 
     Args:
         graph: the graph.
         decimal: whether floats of few decimals are taken as whole multiples of a decimal unit.
-        arcs: whether to count also the pairs whose path leads over each arc of the trees.
 
     Returns:
-        The graph with folded trees.  None if the graph is directed or has terminals, if too few vertices would be
-        folded, or if lengths are sums of floats.  Such sums depend on where a path begins, so two paths in the core may
-        be equally long from one vertex of a tree, but not from another vertex of the same tree.
+        The graph with folded trees.  None if the graph has terminals, if too few vertices would be folded, or if
+        lengths are sums of floats.  Such sums depend on where a path begins, so two paths in the core may be equally
+        long from one vertex of a tree, but not from another vertex of the same tree.
     """
     n = graph.n
-    if graph.directed or graph.terminals or n * (n + graph.arcs) < LEAST_VISITS:
+    if graph.terminals or n * (n + graph.arcs) < LEAST_VISITS:
         return None
     indptr, heads = fixed(graph.indptr), fixed(graph.heads)
     removed, parent, sizes, squares = peel_trees(indptr, heads)
     if len(removed) < max(1, LEAST_SHARE * n) or not _whole(graph, decimal=decimal):
         return None
-    totals = sum_components(indptr, heads, removed, parent, sizes)
-    # If a vertex is removed, its component falls into the branches on the vertex and a remainder.  Counted are the
-    # pairs between two branches, and those between a branch and the remainder.
-    through = (sizes - 1) * (2 * (totals - sizes) + sizes - 1) - squares
-    core, vertices, inside = _core(graph, parent)
-    over = _over(graph, parent, sizes * (totals - sizes)) if arcs else np.zeros(0, np.int64)
-    return Fold(graph, core, vertices, inside, sizes[vertices].astype(np.float64), totals - 1, through, over)
+    return Fold(graph, *_core(graph, parent), removed, parent, sizes, squares)
 
 
 def _whole(graph: Graph, *, decimal: bool) -> bool:
@@ -119,19 +148,14 @@ def _whole(graph: Graph, *, decimal: bool) -> bool:
 
 def _core(graph: Graph, parent: npt.NDArray[np.int32]) -> tuple[Graph, Indices, Indices]:
     """Return the graph of the core without isolated vertices, and the indices of its vertices and arcs in ``graph``."""
-    _, vertices, arcs, (indptr, heads) = cut_out(fixed(graph.indptr), fixed(graph.heads), parent < 0, False)
-    core = Graph(indptr, heads, graph.weights[arcs], graph.labels[vertices], directed=False, weighted=graph.weighted)
+    left, indptr, heads = parent < 0, fixed(graph.indptr), fixed(graph.heads)
+    if graph.directed:
+        tails = np.repeat(np.arange(graph.n), np.diff(indptr))
+        inner = left[tails] & left[heads]
+        left = np.zeros(graph.n, np.bool_)
+        left[tails[inner]] = left[heads[inner]] = True
+    _, vertices, arcs, (starts, ahead) = cut_out(indptr, heads, left, graph.directed)
+    core = Graph(
+        starts, ahead, graph.weights[arcs], graph.labels[vertices], directed=graph.directed, weighted=graph.weighted
+    )
     return core, vertices, arcs
-
-
-def _over(graph: Graph, parent: npt.NDArray[np.int32], pairs: Indices) -> Indices:
-    """Return, for each arc of the trees, the number of pairs whose path leads over the arc in its direction.
-
-    Args:
-        graph: the graph.
-        parent: the parent of each removed vertex, -1 for other vertices.
-        pairs: for each vertex, the number of pairs of a vertex in its branch and a vertex outside this branch.
-    """
-    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-    up, down = parent[tails] == graph.heads, parent[graph.heads] == tails
-    return np.where(up, pairs[tails], np.where(down, pairs[graph.heads], 0))

@@ -97,7 +97,7 @@ class Centrality:
         self._asked, self._decimal = Rectangle.of(options, graph.n), decimal
         self._fold: Fold | None = None
         if options.device != "cuda" and options.sources is None and options.targets is None:
-            self._fold = fold_trees(graph, decimal=decimal, arcs=arcs)
+            self._fold = fold_trees(graph, decimal=decimal)
         if self._fold is None:
             self._run = PassageRun(*self._whole(), options)
         else:
@@ -122,13 +122,13 @@ class Centrality:
         """Return the core of the graph, and its vertices as sources and targets, each with the number of vertices for
         which it stands.
 
-        Ends of paths are not counted here.  Their number is known: in an undirected graph each vertex is an end of two
-        paths, there and back, for every other vertex of its component.
+        Ends of paths are counted in a directed graph, because they tell how many vertices a tree reaches, and how many
+        reach it.  In an undirected graph these are the vertices of its component.
         """
         passage = self._core = Passage(fold.core, decimal=self._decimal)
         rows, kept = np.arange(passage.size), np.empty(passage.size)
         kept[passage.arcs.rank] = fold.folded
-        return passage, _task(rows, rows, kept, ends=False, arcs=self._arcs, times=kept)
+        return passage, _task(rows, rows, kept, ends=self._graph.directed, arcs=self._arcs, times=kept)
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
         """Predict memory and time; ``monitor`` receives the progress of compiling, and is asked whether to stop."""
@@ -171,9 +171,12 @@ class Centrality:
         """
         if self._fold is not None and folded:
             fold, core = self._fold, self._core
+            around = fold.around(*(core.by_vertex(flow) for flow in (passed.begins, passed.ends) if len(flow)))
             if self._arcs:
-                return fold.by_arc(core.by_arc(passed.over))
-            return fold.by_vertex(core.by_vertex(passed.vertices)) + 2.0 * self._endpoints * fold.others
+                return fold.by_arc(core.by_arc(passed.over), around)
+            found = fold.by_vertex(core.by_vertex(passed.vertices), around)
+            # each vertex is an end of a path to each other vertex that it reaches, and of one from each that reaches it
+            return found + (around[0] + around[1] - 2) if self._endpoints else found
         passage = self._passage
         if self._arcs:
             return passage.by_arc(passed.over)

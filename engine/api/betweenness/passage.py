@@ -161,9 +161,7 @@ class Unfolded:
     def bytes(self) -> int:
         """Estimate the bytes of memory that the whole graph and the fold take."""
         fold = self.fold
-        return (
-            VERTEX_BYTES * fold.graph.n + 16 * (fold.graph.n + fold.graph.arcs) + 8 * (len(fold.over) + fold.core.arcs)
-        )
+        return VERTEX_BYTES * fold.graph.n + 24 * (fold.graph.n + fold.graph.arcs) + 8 * fold.core.arcs
 
 
 class PassageRun:

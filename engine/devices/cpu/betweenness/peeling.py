@@ -1,4 +1,4 @@
-"""Removes the trees that hang on the core of an undirected graph, and counts the vertices of each of their branches."""
+"""Removes the trees that hang on the core of a graph, and counts the vertices of each of their branches."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from engine.graph.kernels import njit
 
 @njit(nogil=True, cache=True)
 def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
-    """Remove vertices with one neighbour again and again; a component that is a tree keeps one vertex.
+    """Remove vertices with one neighbour, to and from which an arc leads, again and again.
 
     A removed vertex and all that was removed behind it are a *branch*.  It hangs on the only neighbour that this vertex
-    still had, its *parent*.
+    still had, its *parent*.  If nothing but a tree is left of a component, one vertex of it stays.
 
     Args:
-        indptr: int64, shape (n + 1,): where the arcs of each vertex begin (CSR); each arc has a reverse arc.
-        heads: int32, shape (arcs,).
+        indptr: int64, shape (n + 1,): where the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,), ascending for each vertex.
 
     Returns:
         The removed vertices, int32, in the order in which they were removed.  Then three arrays of shape (n,): the
@@ -25,12 +25,14 @@ def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
     """
     n = len(indptr) - 1
     parent, sizes, squares = np.full(n, -1, np.int32), np.ones(n, np.int64), np.zeros(n, np.int64)
-    left = np.empty(n, np.int32)
+    left, entering = np.empty(n, np.int32), np.zeros(n, np.int32)
     queue = np.empty(n, np.int32)
     count = 0
+    for v in heads:
+        entering[v] += 1
     for v in range(n):
         left[v] = indptr[v + 1] - indptr[v]
-        if left[v] == 1:
+        if left[v] == 1 and entering[v] == 1:
             queue[count] = v
             count += 1
     done, kept = 0, 0
@@ -39,29 +41,34 @@ def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
         done += 1
         if left[v] == 0:  # the last vertex of a component that is a tree
             continue
+        u = np.int32(-1)
+        for e in range(indptr[v], indptr[v + 1]):
+            if parent[heads[e]] < 0:
+                u = heads[e]
+        first, last = indptr[u], indptr[u + 1]
+        at = first + np.searchsorted(heads[first:last], v)
+        if at == last or heads[at] != v:
+            continue  # the arc into ``v`` comes from another vertex
         queue[kept] = v
         kept += 1
-        for e in range(indptr[v], indptr[v + 1]):
-            u = heads[e]
-            if parent[u] < 0:
-                parent[v] = u
-                sizes[u] += sizes[v]
-                squares[u] += sizes[v] * sizes[v]
-                left[u] -= 1
-                if left[u] == 1:
-                    queue[count] = u
-                    count += 1
-                break
+        parent[v] = u
+        sizes[u] += sizes[v]
+        squares[u] += sizes[v] * sizes[v]
+        left[u] -= 1
+        entering[u] -= 1
+        if left[u] == 1 and entering[u] == 1:
+            queue[count] = u
+            count += 1
     return queue[:kept], parent, sizes, squares
 
 
 @njit(nogil=True, cache=True)
-def sum_components(indptr, heads, removed, parent, sizes):  # type: ignore[no-untyped-def]
-    """Return how many vertices the component of each vertex has, int64, shape (n,).
+def sum_components(indptr, heads, parent, sizes):  # type: ignore[no-untyped-def]
+    """Return how many vertices the component of each vertex of an undirected graph has, int64, shape (n,).
 
     Args:
-        indptr, heads: the arcs, as :func:`peel_trees` takes them.
-        removed, parent, sizes: the vertices that :func:`peel_trees` has removed, and the arrays that it has filled.
+        indptr, heads: the arcs.
+        parent, sizes: as :func:`peel_trees` has filled them; entries of removed vertices are 0 in the result.
     """
     n = len(indptr) - 1
     totals = np.zeros(n, np.int64)
@@ -84,6 +91,14 @@ def sum_components(indptr, heads, removed, parent, sizes):  # type: ignore[no-un
                     count += 1
         for i in range(count):
             totals[queue[i]] = total
-    for i in range(len(removed) - 1, -1, -1):
-        totals[removed[i]] = totals[parent[removed[i]]]
     return totals
+
+
+@njit(nogil=True, cache=True)
+def hand_down(removed, parent, values):  # type: ignore[no-untyped-def]
+    """Set the entry of each removed vertex in ``values``, int64, to that of the vertex on which its tree hangs.
+
+    ``removed`` and ``parent`` are as :func:`peel_trees` has left them.
+    """
+    for i in range(len(removed) - 1, -1, -1):
+        values[removed[i]] = values[parent[removed[i]]]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.betweenness.numbering import PathArcs
-from engine.algorithms.betweenness.rows import aligned, near_each_other, whole_groups
+from engine.algorithms.betweenness.rows import aligned, cut_evenly, near_each_other
 from engine.devices.cpu.betweenness.forward import BLOCK, STEP, pass_forward
 from engine.devices.cpu.betweenness.vectors import LANES, Mask
 from engine.graph.transpose import transposed
@@ -47,9 +47,9 @@ class ForwardPasses:
             _filled(into, (tails, n), (lengths, 1), (places, 0)),
         )
 
-    def piece(self, share: int) -> int:
-        """Return the number of sources that a thread takes at once, if there are ``share`` sources for each thread."""
-        return whole_groups(min(PIECE, share))
+    def pieces(self, rows: Indices, threads: int) -> list[Indices]:
+        """Cut the positions ``rows`` into pieces, each of which a thread takes at once."""
+        return cut_evenly(rows, min(PIECE, -(-len(rows) // threads)))
 
     def near(self) -> Indices:
         """Return the positions of the sources that have outgoing arcs, ordered so that sources near each other in the

@@ -120,9 +120,9 @@ def thread_bytes(n: int, arcs: int, task: PassingTask, *, together: bool, hops: 
     sums = n * (8 + 16 * task.ends) + 8 * arcs * task.arcs + 56 * n
     if not together:
         return sums
-    # The terms: the rows of distances; for each vertex, lists, and the counts and lengths of sixteen sources, over hops
-    # their shares, too; for each arc, the lists of tight arcs.
-    return sums + min(HELD_BYTES, 4 * n * HELD_ROWS) + (470 + 8 * LANES * hops) * n + (6 + 8 * task.arcs) * arcs
+    # The terms: the rows of distances; for each vertex, lists, the counts and lengths of sixteen sources, over hops
+    # their shares, too, and sixteen rows that are derived; for each arc, the lists of tight arcs.
+    return sums + min(HELD_BYTES, 4 * n * HELD_ROWS) + (540 + 8 * LANES * hops) * n + (6 + 8 * task.arcs) * arcs
 
 
 class PassingSearches:
@@ -253,8 +253,7 @@ class PassingSearches:
         alone, few, pieces = asked, self._few[asked], list[tuple[bool, Indices]]()
         if self._suits(len(asked) - int(np.count_nonzero(few))):
             many, alone = (self._near() if rows is None else asked[~few]), asked[few]
-            size = self._by_rows().piece(-(-len(many) // threads))
-            pieces = [(True, many[at : at + size]) for at in range(0, len(many), size)]
+            pieces = [(True, some) for some in self._by_rows().pieces(many, threads)]
         if not len(self._task.first):
             alone = alone[~self._idle()[alone]]
         pieces += [(False, some) for some in self._cut(alone, threads)]

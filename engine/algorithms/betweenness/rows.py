@@ -12,7 +12,7 @@ from engine.algorithms.betweenness.numbering import PathArcs
 from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.betweenness.accumulating import DONE
-from engine.devices.cpu.betweenness.gathering import gather_near
+from engine.devices.cpu.betweenness.gathering import choose_searched, gather_near
 from engine.devices.cpu.betweenness.levels import DISTANCES
 from engine.devices.cpu.betweenness.preparing import reverse_arcs
 from engine.devices.cpu.betweenness.together import pass_together
@@ -81,9 +81,38 @@ class RowPasses:
         held = max(1, min(HELD_ROWS, HELD_BYTES // max(1, inner * self._kind.dtype.itemsize)))
         self._held = held - held % LANES if held > LANES else held
 
-    def piece(self, share: int) -> int:
-        """Return the number of sources that a thread takes at once, if there are ``share`` sources for each thread."""
-        return whole_groups(min(self._held, share))
+    def pieces(self, rows: Indices, threads: int) -> list[Indices]:
+        """Cut the positions ``rows`` into pieces, each of which a thread takes at once; leave out the sources without
+        outgoing arcs, unless there are no others.
+        """
+        some = rows[self._sources[0][rows] < self._inner]
+        if len(some) == 0:
+            return [rows]
+        rows, share = some, -(-len(some) // threads)
+        if not self._unit or share <= self._held:
+            return cut_evenly(rows, min(self._held, share))
+        # up to half of the sources need no search; if it is fewer, each thread has more pieces
+        each, found, space = -(-share // (2 * self._held)), list[Indices](), self._choosing()
+        for _ in range(2):
+            most, at, found = whole_groups(-(-share // each)), 0, []
+            while at < len(rows):
+                size = len(self._searched(rows[at:], most, space))
+                found.append(rows[at : at + size])
+                at += size
+            each = -(-len(found) // threads)
+        return found
+
+    def _choosing(self) -> tuple[Any, ...]:
+        """Return the work space of :meth:`_searched`."""
+        return np.zeros(self._inner, np.uint8), np.empty(self._inner, np.int32)
+
+    def _searched(self, rows: Indices, most: int, space: tuple[Any, ...]) -> npt.NDArray[np.bool_]:
+        """Return for each source of the first piece of ``rows``, of at most ``most`` sources, whether to search from
+        it.
+        """
+        limits = most, self._held, min(LANES, self._held)
+        found: npt.NDArray[np.bool_] = choose_searched(self._sides[0], self._sources[0][rows], limits, space)
+        return found
 
     def near(self) -> Indices:
         """Return the positions of the sources, ordered so that sources near each other in the graph are adjacent.
@@ -105,7 +134,8 @@ class RowPasses:
         """
         arcs, kept = self._arcs, self._kept
         backend = (BreadthFirst if self._unit else CpuBackend)(1)
-        block = np.empty((self._held, self._inner), self._kind.dtype)
+        block = np.empty((self._held + LANES, self._inner), self._kind.dtype)
+        places, choosing = np.empty(self._inner, np.int32), self._choosing()
         space = self._space(flows=len(sums[3]) > 0)
         own = self._sources[1][self._sources[0] < self._inner]  # a source among the sinks reaches nothing
         sinks = self._sinks_of(each=len(sums[2]) > 0 or len(sums[3]) > 0 or bool((own >= self._inner).any()))
@@ -114,12 +144,15 @@ class RowPasses:
             rows = rows[self._sources[0][rows] < self._inner]
             if len(rows) == 0:
                 return DONE
-            found = block[: len(rows)]
-            searches = backend.begin_search(arcs, self._sources[0][rows], found, RowsWanted(self._unit))
+            sources = self._sources[0][rows]
+            searched = sources[self._searched(rows, len(rows), choosing)] if self._unit else sources
+            places[sources] = -1
+            places[searched] = np.arange(len(searched))
+            searches = backend.begin_search(arcs, searched, block[: len(searched)], RowsWanted(self._unit))
             while searches.waiting:
                 searches.take(0)
-            given = self._sources, rows, (found, self._kind.sentinel()), kept
-            return int(pass_together((self._into, sinks), *given, space, sums))
+            found = block, self._kind.sentinel(), self._sides[0], places
+            return int(pass_together((self._into, sinks), self._sources, rows, found, kept, space, sums))
 
         return search
 
@@ -147,13 +180,7 @@ class RowPasses:
         """Return the work space of a thread; ``flows`` says whether the flow over arcs is counted."""
         n, arcs = self._inner, len(self._arcs.heads) + 1
         tight = np.zeros(n + 1, np.int64), np.empty(arcs, np.int32), np.empty(arcs, Mask)
-        walk = (
-            np.empty(n, np.int32),
-            np.empty(n, np.int32),
-            np.empty(n, np.int64),
-            *(np.empty(n, np.int32) for _ in range(2)),
-        )
-        places = np.empty(n, np.int32), np.zeros(n, Mask)
+        space = np.empty(n, np.uint32), np.empty(n, np.int64), *(np.empty(n, np.int32) for _ in range(4))
         taken = np.empty(LANES * n + 1, np.int32), np.empty(LANES * n + 1, Mask)
         shares = aligned(n if self._unit else 0, np.dtype(np.float64))
         spare = shares.reshape(-1).view(np.int32)[: 3 * DISTANCES * len(shares)].reshape(3, -1)
@@ -163,9 +190,8 @@ class RowPasses:
             np.empty(1 + min(KEYS, 1 << n.bit_length()), np.int32),
             tight,
             np.empty(arcs if flows else 0, np.int64),
-            walk,
-            places,
             np.empty(n, np.int32),
+            space,
             taken,
             (self.PASSES, self.MANY if self._unit else n + 1),
             np.zeros(len(self._kept), np.uint32),
@@ -177,6 +203,12 @@ class RowPasses:
 def whole_groups(share: int) -> int:
     """Return ``share``, at least 1; if it is more than ``LANES``, it is rounded up to a multiple of ``LANES``."""
     return -(-share // LANES) * LANES if share > LANES else max(1, share)
+
+
+def cut_evenly(rows: Indices, share: int) -> list[Indices]:
+    """Cut ``rows`` into pieces of ``share``, rounded up to a multiple of ``LANES`` if it is more than ``LANES``."""
+    size = whole_groups(share)
+    return [rows[at : at + size] for at in range(0, len(rows), size)]
 
 
 def near_each_other(sources: Indices, inner: int, out: tuple[Any, ...], into: tuple[Any, ...]) -> Indices:

@@ -65,9 +65,11 @@ class TogetherPasses:
         places = np.where(few, len(kept), places)  # no vertex, so these sources are left out of the order
         self._passes = (ForwardPasses if arcs.forward else RowPasses)(arcs, (places, own, factors), kept)
 
-    def piece(self, share: int) -> int:
-        """Return the number of sources that a thread takes at once, if there are ``share`` sources for each thread."""
-        return self._passes.piece(share)
+    def pieces(self, rows: Indices, threads: int) -> list[Indices]:
+        """Cut the positions ``rows`` into pieces, each of which a thread takes at once; sources without outgoing arcs
+        may be left out.
+        """
+        return self._passes.pieces(rows, threads)
 
     def near(self) -> Indices:
         """Return the positions of the sources that have outgoing arcs, ordered so that sources near each other in the

@@ -1,10 +1,23 @@
-"""Orders sources so that neighbours in the order are near each other in the graph, and visit much the same vertices."""
+"""Orders sources so that neighbours in the order are near each other in the graph, and visit much the same vertices;
+and chooses sources from which no search is needed.
+
+Where every arc has the length 1, the distance from a vertex to any other one is 1 more than the least of the distances
+from the heads of its arcs.  So from a third of the sources of a road network no search is needed: their rows of
+distances are *derived* from the rows of the heads.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from engine.graph.kernels import njit
+
+#: Rows are derived only for sources with at most this number of arcs, because a search from one source more, together
+#: with hundreds of others, takes little time.
+FEW_ARCS = 8
+#: Bits of what is known of a vertex while a piece is chosen: it is a source of the piece, its row is derived, and
+#: another source's row is derived from its row.
+CHOSEN, DERIVED, NEEDED = 1, 2, 4
 
 
 @njit(nogil=True, cache=True)
@@ -77,3 +90,92 @@ def gather_near(out, into, sources, together, looks):  # type: ignore[no-untyped
             order[count] = place[start]
             count += 1
     return order
+
+
+@njit(nogil=True, cache=True)
+def _lacks(v, out, state):  # type: ignore[no-untyped-def]
+    """Return whether the head of some arc of ``v`` is no source of the piece."""
+    indptr, heads = out
+    lacks = False
+    for e in range(indptr[v], indptr[v + 1]):
+        lacks |= not state[heads[e]] & CHOSEN
+    return lacks
+
+
+@njit(nogil=True, cache=True)
+def choose_searched(out, sources, limits, space):  # type: ignore[no-untyped-def]
+    """Take the first of ``sources`` as a piece, and choose those of them from which a search is needed.
+
+    The heads of all arcs of a source whose row is derived are sources of the piece from which a search is made.
+
+    Args:
+        out: where the arcs of each vertex begin, int64, and their heads, int32.
+        sources: int64, different vertices.
+        limits: three numbers: most sources of a piece, most of them from which a search may be made, and the number of
+            sources that are taken at once, which is not larger.
+        space: two arrays of shape (n,): ``state``, uint8, all 0 before and after the call; and work space, int32.
+
+    Returns:
+        For each source of the piece, whether a search from it is needed.
+    """
+    indptr, heads = out
+    size, most, together = limits
+    state, lacking = space
+    count, lacks, searched = 0, 0, 0  # of ``searched``, the last ``lacks`` lack the row of a head so far
+    while count < min(size, len(sources)):
+        if searched + together > most:
+            left = 0
+            for i in range(lacks):
+                lacking[left] = lacking[i]
+                left += _lacks(lacking[i], out, state)
+            searched, lacks = searched - lacks + left, left
+            if searched + together > most:
+                break
+        for v in sources[count : count + together]:
+            state[v] |= CHOSEN
+            free = indptr[v + 1] - indptr[v] <= FEW_ARCS and not state[v] & NEEDED
+            if free:
+                for e in range(indptr[v], indptr[v + 1]):
+                    free &= not state[heads[e]] & DERIVED
+            if free:
+                state[v] |= DERIVED
+                for e in range(indptr[v], indptr[v + 1]):
+                    state[heads[e]] |= NEEDED
+                lacking[lacks] = v
+                free = not _lacks(v, out, state)
+                lacks += not free
+            searched += not free
+            count += 1
+    found = np.empty(count, np.bool_)
+    for i in range(count):
+        found[i] = not state[sources[i]] & DERIVED or _lacks(sources[i], out, state)
+    for v in sources[:count]:
+        if state[v] & DERIVED:
+            for e in range(indptr[v], indptr[v + 1]):
+                state[heads[e]] &= CHOSEN | DERIVED
+        state[v] &= NEEDED
+    return found
+
+
+@njit(nogil=True, cache=True)
+def derive_row(block, row, v, out, places, far):  # type: ignore[no-untyped-def]
+    """Derive the distances from a vertex, where every arc has the length 1.
+
+    Args:
+        block: rows of distances.
+        row: the row of ``block`` that receives the distances.
+        v: the vertex.
+        out: where the arcs of each vertex begin, and their heads.
+        places: int32, shape (n,): the row of the distances from each of these heads.
+        far: the distance that stands for *unreachable*, of the type of ``block``, larger than all distances.
+    """
+    indptr, heads = out
+    mine = block[row]
+    mine[:] = far
+    for e in range(indptr[v], indptr[v + 1]):
+        other = block[places[heads[e]]]
+        for u in range(len(mine)):
+            mine[u] = min(mine[u], other[u])
+    for u in range(len(mine)):
+        mine[u] += mine[u] != far
+    mine[v] = 0

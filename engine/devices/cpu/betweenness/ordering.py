@@ -1,14 +1,16 @@
-"""Puts the vertices that sixteen sources reach in one order, in which every shortest path from any of them ascends.
+"""Puts the vertices that sixteen sources reach in one order, in which every shortest path from any of them ascends, and
+counts the shortest paths in this order.
 
 An arc is *tight* for a source if it lies on a shortest path from that source.  The tight arcs of one source have no
 cycle, and sources that are near each other share nearly all of them.  So one order serves all sixteen sources, except
-for the few vertices on cycles of arcs that are tight for different sources.  Tarjan's algorithm (1972) finds the order
-and these cycles: a search against the direction of the arcs finishes the strongly connected components in the order of
-the paths.
+for the few vertices on cycles of arcs that are tight for different sources.
 
 Each source has a lane.  To *take* a vertex in some lanes is to append it to the order for the sources of these lanes.
-A vertex that is a component of its own is taken once, in all lanes.  A vertex on a cycle is taken several times, each
-time in the lanes in which all vertices that come before it on shortest paths have been taken.
+The vertices are visited by ascending sum of their distances, and nearly all are taken at once, in all lanes.  A vertex
+*waits* for another one in the lanes in which a tight arc leads from there, and in which the other is not taken yet.  If
+it waits for a vertex that was not visited yet, that one is visited first.  Tarjan's algorithm (1972) tells which of the
+others wait for each other, around cycles.  They are taken several times, each time in the lanes in which they do not
+wait.
 """
 
 from __future__ import annotations
@@ -18,35 +20,44 @@ import numpy as np
 from engine.devices.cpu.betweenness.vectors import (
     LANES,
     Mask,
+    add,
+    choose,
     count_lanes,
     equal,
+    keep,
+    larger,
     lengths_of,
+    load,
     same_length,
     shorter,
+    spread,
+    store,
     store_lengths,
 )
 from engine.graph.kernels import njit
 
-#: The mark of a vertex that has its place in the order; all other marks are smaller.
-PLACED = 2**31 - 1
-#: The vertices of a component are visited for this number of distances at most, from the least of them upwards.
+# ``forceinline`` below: most cycles have two or three vertices, for which the call of a function that takes many arrays
+# would take about as long as what it does.
+
+#: The bit in ``rest`` of a vertex that has not been visited yet; the bits below it are lanes.
+UNSEEN = 1 << LANES
+#: Vertices put aside are taken by distance for this number of distances at most, from the least of them upwards.
 LEVELS = 24
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _look(v, tight, rest):  # type: ignore[no-untyped-def]
-    """Return the lanes in which a tight arc into ``v`` comes from a vertex that has yet to be taken in that lane."""
+    """Return the lanes in which ``v`` waits for other vertices."""
     ends, tails, masks = tight
-    waits = Mask(0)
+    waits = np.uint32(0)
     for i in range(ends[v], ends[v + 1]):
-        waits |= masks[i] & rest[tails[i]]
+        waits |= np.uint32(masks[i]) & rest[tails[i]]
     return waits
 
 
 @njit(nogil=True, cache=True)
-def _by_length(members, tight, columns, rest, taken, count):  # type: ignore[no-untyped-def]
-    """Take the vertices of a component in ascending order of their distances, and return the new number of entries in
-    ``taken``.
+def _by_length(members, columns, rest, taken, count):  # type: ignore[no-untyped-def]
+    """Take vertices in ascending order of their distances, and return the new number of entries in ``taken``.
 
     Vertices at equal distances are taken in the order of their numbers, because arcs of weight 0 lead to larger
     numbers.
@@ -66,16 +77,16 @@ def _by_length(members, tight, columns, rest, taken, count):  # type: ignore[no-
         if mine:
             listed[count], lanes[count] = v, mine
             count += 1
-            rest[v] &= ~mine
+            rest[v] &= ~np.uint32(mine)
     return count
 
 
 @njit(nogil=True, cache=True)
 def _by_level(members, columns, far, rest, taken, count):  # type: ignore[no-untyped-def]
-    """Take the vertices of a component one distance after the other, where each arc has the length 1.
+    """Take vertices one distance after the other, where each arc has the length 1.
 
     Lanes in which a vertex is ``LEVELS`` or more steps beyond the nearest vertex are left.  The arguments are as in
-    :func:`_take_apart`; ``far`` is the distance that stands for *unreachable*.
+    :func:`_settle`; ``far`` is the distance that stands for *unreachable*.
 
     Returns:
         The number of entries in ``taken``, and the number of entries of ``rest`` that are left, counted by lanes.
@@ -95,131 +106,48 @@ def _by_level(members, columns, far, rest, taken, count):  # type: ignore[no-unt
             mine = np.int64(rest[v]) & equal(lengths_of(columns, np.int64(v)), np.int32(length))
             listed[count], lanes[count] = v, Mask(mine)
             count += mine != 0
-            rest[v] &= ~Mask(mine)
+            rest[v] &= ~np.uint32(mine)
             left -= count_lanes(mine)
     return count, left
 
 
-@njit(nogil=True, cache=True)
-def _take_apart(members, tight, columns, rest, taken, count, passes):  # type: ignore[no-untyped-def]
-    """Take the vertices of a component, each in the lanes in which no other vertex must be taken before it.
+@njit(nogil=True, cache=True, forceinline=True)
+def _take_apart(members, known, rest, taken, count, limits):  # type: ignore[no-untyped-def]
+    """Take vertices on cycles through each other, each in the lanes in which it does not wait.
 
-    The vertices are visited alternately forwards and backwards, because paths from different sources lead around a
-    cycle in opposite directions.
+    They are visited alternately forwards and backwards, because paths from different sources lead around a cycle in
+    opposite directions.
 
     Args:
-        members: the vertices, in the order in which the search has left them; they are reordered.
-        tight: the tight arcs into each vertex, the first entry of ``known`` in :func:`order_vertices`.
-        columns: the distances, shape (n, LANES).
-        rest: masks, shape (n,): the lanes in which each vertex has yet to be taken; 0 for all vertices of other
-            components from which tight arcs lead into this one.
-        taken: the order, to which entries are appended, as in :func:`order_vertices`.
+        members: the vertices, in the order in which they were put aside; they are reordered.  They wait for no others.
+        known, rest, taken, limits: as in :func:`count_in_order`.
         count: the number of entries in ``taken`` before the call.
-        passes: the largest number of times that the vertices are visited forwards and backwards; those that remain are
-            then taken by :func:`_by_length`.
 
     Returns:
         The number of entries in ``taken`` after the call.
     """
+    tight, _, columns, far = known
     listed, lanes = taken
-    first, last = 0, len(members)
-    while first < last and passes > 0:
-        passes -= 1
-        left = first
-        for at in range(first, last):
+    passes, many = limits
+    size = len(members)
+    if size >= many:
+        count, left = _by_level(members, columns, far, rest, taken, count)
+        if left == 0:
+            return count
+    while size and passes > 0:
+        passes, left = passes - 1, 0
+        for at in range(size):
             v = members[at]
-            waits = rest[v] & _look(v, tight, rest)
-            listed[count], lanes[count] = v, rest[v] & ~waits
+            waits = _look(v, tight, rest)
+            listed[count], lanes[count] = v, Mask(rest[v] & ~waits)
             count += waits != rest[v]
             rest[v] = waits
             members[left] = v
             left += waits != 0
-        at, last = left, left
-        while at > first:
-            at -= 1
-            v = members[at]
-            waits = rest[v] & _look(v, tight, rest)
-            listed[count], lanes[count] = v, rest[v] & ~waits
-            count += waits != rest[v]
-            rest[v] = waits
-            members[left - 1] = v
-            left -= waits != 0
-        first = left
-    if first < last:
-        count = _by_length(members[first:last], tight, columns, rest, taken, count)
-    return count
-
-
-@njit(nogil=True, cache=True)
-def _finish(members, known, space, taken, count, limits):  # type: ignore[no-untyped-def]
-    """Take all vertices of a component, and return the new number of entries in ``taken``.
-
-    ``members`` and ``count`` are as in :func:`_take_apart`, the other arguments as in :func:`order_vertices`.
-    """
-    tight, _, columns, far = known
-    mark, rest = space
-    listed, lanes = taken
-    for v in members:
-        mark[v] = PLACED
-    if len(members) == 1:
-        v = members[0]
-        listed[count], lanes[count] = v, rest[v]
-        rest[v] = 0
-        return count + 1
-    passes, many = limits
-    if len(members) >= many:
-        count, left = _by_level(members, columns, far, rest, taken, count)
-        if left == 0:
-            return count
-    return _take_apart(members, tight, columns, rest, taken, count, passes)
-
-
-@njit(nogil=True, cache=True)
-def _descend(root, known, walk, space, taken, counts, limits):  # type: ignore[no-untyped-def]
-    """Search from ``root`` against the direction of the tight arcs, and take every component that is found.
-
-    The arguments are as in :func:`order_vertices`.  ``counts`` holds the next free mark and the number of entries in
-    ``taken``; their new values are returned.
-    """
-    (ends, tails, masks), flags, _, _ = known
-    left, path, nexts, lows, heights = walk
-    mark, rest = space
-    seen, count = counts
-    depth, height = 0, 0
-    v, at, low, mine = root, ends[root], seen, Mask(flags[root] & (2**LANES - 1))
-    path[0], heights[0] = root, 0
-    mark[root] = seen
-    seen += 1
-    while True:
-        fresh = -1
-        while at < ends[v + 1]:
-            u = tails[at]
-            mine |= masks[at]
-            at += 1
-            if mark[u] == 0:
-                fresh = u
-                break
-            low = min(low, mark[u])  # PLACED is the largest mark, so it changes nothing
-        rest[v] = mine
-        if fresh >= 0:
-            nexts[depth], lows[depth] = at, low
-            depth += 1
-            path[depth], heights[depth] = fresh, height
-            v, at, low, mine = fresh, ends[fresh], seen, Mask(flags[fresh] & (2**LANES - 1))
-            mark[v] = seen
-            seen += 1
-            continue
-        left[height] = v
-        height += 1
-        if low == mark[v]:
-            # the component of ``v``: all vertices without a place that the search has finished since it found ``v``
-            members = left[heights[depth] : height]
-            count = _finish(members, known, space, taken, count, limits)
-            height = heights[depth]
-        if depth == 0:
-            return seen, count
-        depth -= 1
-        v, at, low, mine = path[depth], nexts[depth], min(low, lows[depth]), rest[path[depth]]
+        size = left
+        for at in range(size // 2):
+            members[at], members[size - 1 - at] = members[size - 1 - at], members[at]
+    return _by_length(members[:size], columns, rest, taken, count) if size else count
 
 
 @njit(nogil=True, cache=True)
@@ -246,9 +174,46 @@ def sort_roughly(keys, order, counts):  # type: ignore[no-untyped-def]
         counts[keys[v] >> shift] += 1
 
 
+@njit(nogil=True, cache=True, forceinline=True)
+def _count(before, flags, taken, first, last, lines):  # type: ignore[no-untyped-def]
+    """Count the shortest paths to the entries ``first`` ... ``last`` - 1 of ``taken``; return how many were counted.
+
+    The other arguments are as in :func:`count_in_order`; the largest counts in ``lines`` are updated.
+    """
+    ends, tails, masks = before
+    listed, lanes = taken
+    paths, coeff, told = lines
+    reached, most = 0, load(told, 0)
+    for i in range(first, last):
+        v, mine = np.int64(listed[i]), np.int64(lanes[i])
+        sums = spread(0.0)
+        for e in range(ends[v], ends[v + 1]):
+            sums = add(sums, keep(np.int64(masks[e]), load(paths, np.int64(tails[e]))))
+        if flags[v]:
+            sums = choose(np.int64(flags[v]), spread(1.0), sums)
+        most = larger(most, keep(mine, sums))
+        store(paths, v, choose(mine, sums, load(paths, v)))  # counts in other lanes stay
+        store(coeff, v, spread(0.0))
+        reached += count_lanes(mine)
+    store(told, 0, most)
+    return reached
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _lowest(v, tight, rest, low):  # type: ignore[no-untyped-def]
+    """Return the least entry of ``low`` of ``v`` and the vertices for which it waits."""
+    ends, tails, masks = tight
+    found = low[v]
+    for e in range(ends[v], ends[v + 1]):
+        if rest[tails[e]] & masks[e]:
+            found = min(found, low[tails[e]])
+    return found
+
+
 @njit(nogil=True, cache=True)
-def order_vertices(known, walk, space, order, taken, limits):  # type: ignore[no-untyped-def]
-    """Put the vertices that sixteen sources reach in an order in which all shortest paths from these sources ascend.
+def count_in_order(known, order, space, taken, limits, lines):  # type: ignore[no-untyped-def]
+    """Put the vertices that sixteen sources reach in an order in which all shortest paths from these sources ascend,
+    and count the shortest paths from all sixteen sources to each vertex.
 
     Args:
         known: four entries:
@@ -256,37 +221,79 @@ def order_vertices(known, walk, space, order, taken, limits):  # type: ignore[no
             int64, shape (n + 1,); the tail of each arc, int32; and a mask of the sources for which the arc is tight;
             flags of the vertices, uint32, shape (n,): the low LANES bits are the lanes of which a vertex is the source;
             the distances from the sources, shape (n, LANES); and the distance that stands for *unreachable*, int32.
-        walk: work space of the search: five arrays of shape (n,), of types int32, int32, int64, int32 and int32.
-        space: ``mark``, int32, and ``rest``, masks, which is all 0 before and after the call; both have the shape (n,).
-        order: int32, shape (n,): the vertices in the order in which searches begin from them.  The nearer this order is
-            to that of the paths, the less is searched.
+        order: int32, shape (n,): the vertices in the order in which they are visited.  The nearer this order is to that
+            of the paths, the fewer must be visited again.
+        space: work space, six arrays of shape (n,).  ``rest``, uint32: the lanes in which each vertex has yet to be
+            taken, and ``UNSEEN`` before its visit.  Those of Tarjan's algorithm: ``nexts``, int64, and ``low``,
+            ``path``, ``heights`` and ``aside``, int32.
         taken: two arrays of shape (LANES * n + 1,).  The first, int32, receives the vertices in the new order; the
             second receives for each entry the mask of the lanes in which the vertex is taken at this place.
-        limits: two numbers: ``passes`` of :func:`_take_apart`; and the size from which on a component is first taken
-            one distance after the other (:func:`_by_level`), which needs arcs of the length 1.
+        limits: two numbers: how often vertices that are put aside are visited, before those that remain are sorted by
+            distance; and the number of such vertices from which on they are first taken one distance after the other
+            (:func:`_by_level`), which needs arcs of the length 1.
+        lines: ``paths`` and ``coeff``, float64, shape (n, LANES), and ``told``.  The rows of ``paths`` receive the
+            counts; entries in lanes in which a vertex is not reached are undefined.  The rows of ``coeff`` of all
+            vertices that are reached are set to 0.  The first row of ``told`` receives the largest counts.
 
     Returns:
-        The number of entries in ``taken``.
+        The number of entries in ``taken``, and the number of counts.
     """
-    (ends, tails, masks), flags, _, _ = known
-    mark, _ = space
+    tight, flags, _, _ = known
+    ends, tails, masks = tight
+    rest, nexts, low, path, heights, aside = space
     listed, lanes = taken
-    seen, count = 1, 0
-    mark[:] = 0
-    for v in order:
-        if mark[v] == PLACED:
+    paths, coeff, told = lines
+    count, reached, size, seen, most = 0, 0, 0, 0, spread(0.0)
+    store(told, 0, most)
+    rest[:] = 2 * UNSEEN - 1
+    for root in order:
+        if rest[root] == 0:
             continue
-        mine = Mask(flags[v] & (2**LANES - 1))
-        if ends[v] == ends[v + 1] and mine == 0:
-            continue  # no source reaches ``v``
-        ready = True
-        for i in range(ends[v], ends[v + 1]):
-            ready &= mark[tails[i]] == PLACED
-            mine |= masks[i]
-        if ready:
-            mark[v] = PLACED
-            listed[count], lanes[count] = v, mine
-            count += 1
-        else:
-            seen, count = _descend(v, known, walk, space, taken, (seen, count), limits)
-    return count
+        v, depth = np.int64(root), 0
+        while True:
+            waits, mine, sums, fresh = np.uint32(0), np.uint32(flags[v] & (UNSEEN - 1)), spread(0.0), np.uint32(0)
+            for e in range(ends[v], ends[v + 1]):
+                u, mask = np.int64(tails[e]), np.uint32(masks[e])
+                fresh |= rest[u]
+                waits |= mask & rest[u]
+                mine |= mask
+                sums = add(sums, keep(np.int64(mask), load(paths, u)))
+            if waits == 0:
+                rest[v] = 0
+                if mine:
+                    if flags[v]:
+                        sums = choose(np.int64(flags[v]), spread(1.0), sums)
+                    most = larger(most, sums)
+                    store(paths, v, sums)
+                    store(coeff, v, spread(0.0))
+                    listed[count], lanes[count] = v, Mask(mine)
+                    count += 1
+                    reached += count_lanes(np.int64(mine))
+            else:
+                if rest[v] & UNSEEN:
+                    rest[v], low[v], nexts[depth], path[depth], heights[depth] = mine, seen, ends[v], v, size
+                    seen += 1
+                if fresh & UNSEEN:
+                    depth += 1
+                else:
+                    aside[size] = v
+                    size += 1
+                    number, low[v] = low[v], _lowest(v, tight, rest, low)
+                    if low[v] == number:
+                        first, height = count, heights[depth]
+                        count = _take_apart(aside[height:size], known, rest, taken, count, limits)
+                        reached += _count(tight, flags, taken, first, count, lines)
+                        size = height
+            if depth == 0:
+                break
+            depth -= 1
+            v = np.int64(path[depth])  # go on with ``v``, or first with the next vertex for which it waits
+            at = nexts[depth]
+            while at < ends[v + 1] and not rest[tails[at]] & UNSEEN:
+                at += 1
+            if at < ends[v + 1]:
+                nexts[depth] = at + 1
+                depth += 1
+                v = np.int64(tails[at])
+    store(told, 0, larger(most, load(told, 0)))
+    return count, reached

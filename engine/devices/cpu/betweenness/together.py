@@ -15,17 +15,15 @@ from __future__ import annotations
 import numpy as np
 
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL, verdict
+from engine.devices.cpu.betweenness.gathering import derive_row
 from engine.devices.cpu.betweenness.levels import count_levels, hand_back_levels, list_levels
-from engine.devices.cpu.betweenness.ordering import order_vertices, sort_roughly
+from engine.devices.cpu.betweenness.ordering import count_in_order, sort_roughly
 from engine.devices.cpu.betweenness.sinks import add_sinks
 from engine.devices.cpu.betweenness.vectors import (
     LANES,
     add,
-    choose,
-    count_lanes,
     divide,
     keep,
-    larger,
     lengths_of,
     load,
     multiply,
@@ -80,23 +78,36 @@ def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _put_side_by_side(found, first, count, columns, keys):  # type: ignore[no-untyped-def]
-    """Copy ``count`` rows of distances, beginning with row ``first``, into the columns of ``columns``.
+def _put_side_by_side(found, sources, at, count, columns, keys):  # type: ignore[no-untyped-def]
+    """Copy ``count`` rows of distances, beginning with that of source ``at``, into the columns of ``columns``.
 
-    Further columns are set to *unreachable*.  ``keys`` receives a key for each vertex: sorted by key, the vertices are
-    in an order in which most of the paths ascend.
+    Rows without a place are derived first, in the last rows of the block.  Further columns are set to *unreachable*.
+    ``keys`` receives a key for each vertex: sorted by key, the vertices are in an order in which most of the paths
+    ascend.
+
+    Args:
+        found, columns, keys: as in :func:`pass_together`.
+        sources: the vertices of the sources of the call.
+        at: the first of these sources.
+        count: how many of them, at most LANES.
 
     Returns:
         The number of entries of ``columns`` that are not *unreachable*.
     """
-    block, far = found
-    n, at = len(columns), 0
-    while count == LANES and at + LANES <= n:
-        put_square(block, first, at, columns, keys, np.int32(far))
-        at += LANES
-    for v in range(at, n):
+    block, far, out, places = found
+    n, done, rows = len(columns), 0, np.empty(LANES, np.int64)
+    for k in range(count):
+        v = sources[at + k]
+        rows[k] = places[v]
+        if rows[k] < 0:
+            rows[k] = len(block) - LANES + k
+            derive_row(block, rows[k], v, out, places, far)
+    while count == LANES and done + LANES <= n:
+        put_square(block, rows, done, columns, keys, np.int32(far))
+        done += LANES
+    for v in range(done, n):
         for k in range(LANES):
-            columns[v, k] = block[first + k, v] if k < count else far
+            columns[v, k] = block[rows[k], v] if k < count else far
         keys[v] = 0 if columns[v, 0] == far else columns[v, 0]
     reached, entries = 0, columns.reshape(-1)
     for i in range(len(entries)):
@@ -133,41 +144,6 @@ def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-d
 
 
 @njit(nogil=True, cache=True)
-def _count(before, flags, taken, paths, coeff, told):  # type: ignore[no-untyped-def]
-    """Count the shortest paths from all sixteen sources to each vertex.
-
-    Args:
-        before: the tight arcs, as in :func:`_list_tight`.
-        flags: uint32, shape (n,): the low LANES bits are the lanes of which a vertex is the source.
-        taken: the vertices in the order of the paths, and for each entry the mask of the lanes in which the vertex is
-            taken at this place (``engine.devices.cpu.betweenness.ordering``).
-        paths: float64, shape (n, LANES); receives the counts.  Entries of lanes in which a vertex is not reached are
-            undefined.
-        coeff: float64, shape (n, LANES); the rows of all vertices that are reached are set to 0.
-        told: float64, shape (4, LANES); the row MOST receives the largest counts.
-
-    Returns:
-        The number of entries of ``paths`` that were counted.
-    """
-    ends, tails, masks = before
-    listed, lanes = taken
-    most, reached = spread(0.0), 0
-    for i in range(len(listed)):
-        v, mine = np.int64(listed[i]), np.int64(lanes[i])
-        sums = spread(0.0)
-        for e in range(ends[v], ends[v + 1]):
-            sums = add(sums, keep(np.int64(masks[e]), load(paths, np.int64(tails[e]))))
-        if flags[v]:
-            sums = choose(np.int64(flags[v]), spread(1.0), sums)
-        most = larger(most, keep(mine, sums))
-        store(paths, v, choose(mine, sums, load(paths, v)))  # counts in other lanes stay
-        store(coeff, v, spread(0.0))
-        reached += count_lanes(mine)
-    store(told, MOST, most)
-    return reached
-
-
-@njit(nogil=True, cache=True)
 def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyped-def]
     """Follow the paths from sixteen sources backwards, and add the flow through vertices and over arcs.
 
@@ -178,8 +154,9 @@ def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyp
             arcs.
         flags: uint32, shape (n,): the low LANES bits are the lanes of which a vertex is the source, and the high bits
             are the lanes of the sources that send nothing to it.
-        taken: the vertices in the order of the paths, and their lanes, as in :func:`_count`.
-        lines: ``paths`` and ``coeff`` as :func:`_count` leaves them, and ``told``, float64, shape (4, LANES).  The row
+        taken: the vertices in the order of the paths, and for each entry the mask of the lanes in which the vertex is
+            taken at this place (``engine.devices.cpu.betweenness.ordering``).
+        lines: ``paths`` and ``coeff`` as the counting leaves them, and ``told``, float64, shape (4, LANES).  The row
             TIMES is read, the flow that arrives is added to the row ARRIVED, and the row LEFT is set.
         given: float64, shape (n,): the flow from each source that ends at each vertex, before it is multiplied.
         out: the sums of this thread, to which this adds: the flow through each vertex, the flow that ends at each
@@ -228,16 +205,19 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
             -1 for none; and the factor by which all flow of the source is multiplied, float64.
         rows: int64: the positions in ``task`` of the sources of this call.  Sources next to each other in ``rows``
             should be near each other in the graph.
-        found: the distances from these sources to all vertices but the sinks, uint16 or int32, shape (rows, others);
-            and the distance that stands for *unreachable*.
+        found: four entries.  The distances from some of these sources to all vertices but the sinks, uint16 or int32,
+            shape (rows, others), the last LANES rows of which are work space; the distance that stands for
+            *unreachable*; where the arcs of each vertex between these vertices begin, and their heads; and the row of
+            each source, int32, shape (others,), which is -1 if it is derived from those of the heads
+            (:func:`engine.devices.cpu.betweenness.gathering.derive_row`).
         kept: float64, shape (n,): the flow that each source sends to each vertex, the same for all sources.
         space: buffers of this thread, in this order:
             ``columns``, of the type of the distances, shape (n, LANES);
             ``keys`` and ``counts`` of :func:`engine.devices.cpu.betweenness.ordering.sort_roughly`;
             ``before`` of :func:`_list_tight`; and ``moved``, int64, shape (arcs + 1,), or empty if no flow over arcs is
             wanted;
-            ``walk``, ``space``, ``order``, ``taken`` and ``limits`` of
-            :func:`engine.devices.cpu.betweenness.ordering.order_vertices`;
+            ``order``, ``space``, ``taken`` and ``limits`` of
+            :func:`engine.devices.cpu.betweenness.ordering.count_in_order`;
             ``flags``, uint32, shape (n,), all 0;
             ``spare``, work space of :func:`engine.devices.cpu.betweenness.levels.list_levels`, empty if some arc has
             another length than 1;
@@ -249,13 +229,13 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
     Returns:
         ``DONE``, or the code of an error (``verdict``); after an error the sums are incomplete.
     """
-    columns, keys, counts, before, moved, walk, places, order, taken, limits, flags, spare, lines = space
+    columns, keys, counts, before, moved, order, places, taken, limits, flags, spare, lines = space
     vertices, begins, arrivals, over = out
     far, (paths, coeff, _, told) = np.int32(found[1]), lines
-    known, levels, better = (columns, far), (order, taken, spare, counts), False
+    known, levels, better, sources = (columns, far), (order, taken, spare, counts), False, task[0][rows]
     for at in range(0, len(rows), LANES):
         some, levelled = rows[at : at + LANES], 0
-        reached = _put_side_by_side(found, at, len(some), columns, keys)
+        reached = _put_side_by_side(found, sources, at, len(some), columns, keys)
         _list_tight(arcs[0], columns, far, before, moved)
         begin(task, some, flags, told)
         if better or at == 0:
@@ -265,8 +245,9 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
             counted = count_levels(before, flags, members, (taken[0][:size], taken[1][:size]), (paths, coeff, told))
         else:
             sort_roughly(keys, order, counts)
-            size = order_vertices((before, flags, columns, far), walk, places, order, taken, limits)
-            counted = _count(before, flags, (taken[0][:size], taken[1][:size]), paths, coeff, told)
+            size, counted = count_in_order(
+                (before, flags, columns, far), order, places, taken, limits, (paths, coeff, told)
+            )
         if counted != reached:
             return UNEQUAL
         done, sums = (taken[0][:size], taken[1][:size]), (vertices, arrivals, over)

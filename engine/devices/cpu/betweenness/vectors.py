@@ -316,13 +316,13 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def put_square(typing, block, first, v, array, keys, far):  # type: ignore[no-untyped-def]
+def put_square(typing, block, places, v, array, keys, far):  # type: ignore[no-untyped-def]
     """Transpose the lengths from sixteen sources to the vertices ``v`` ... ``v`` + 15, and sum them for each vertex.
 
     Args:
         typing: numba's typing context.
         block: shape (rows, n): a row of lengths for each source.
-        first: the first of the sixteen rows.
+        places: int64: the sixteen rows.
         v: the first vertex.
         array: of the type of ``block``, shape (n, LANES); receives the lengths.
         keys: int32, shape (n,); receives for each vertex the sum of the lengths from the sources that reach it; lengths
@@ -334,10 +334,12 @@ def put_square(typing, block, first, v, array, keys, far):  # type: ignore[no-un
         kind = signature.args[0]
         block = context.make_array(kind)(context, builder, args[0])
         n = builder.extract_value(block.shape, 1)
+        places = context.make_array(signature.args[1])(context, builder, args[1]).data
         vector = ir.VectorType(context.get_data_type(kind.dtype), LANES)
         rows = []
         for k in range(LANES):
-            entry = builder.add(builder.mul(builder.add(args[1], _I64(k)), n), args[2])
+            row = builder.load(builder.gep(places, [_I64(k)]))
+            entry = builder.add(builder.mul(row, n), args[2])
             pointer = builder.bitcast(builder.gep(block.data, [entry]), vector.as_pointer())
             rows.append(builder.load(pointer, align=2))
         far, none, sums = _spread(builder, args[5]), ir.Constant(_STEPS, [0] * LANES), ir.Constant(_STEPS, [0] * LANES)
@@ -352,4 +354,4 @@ def put_square(typing, block, first, v, array, keys, far):  # type: ignore[no-un
             builder.store(column, place, align=2)
         return context.get_dummy_value()
 
-    return types.void(block, types.int64, types.int64, array, keys, types.int32), codegen
+    return types.void(block, places, types.int64, array, keys, types.int32), codegen

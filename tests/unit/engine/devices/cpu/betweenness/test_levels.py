@@ -9,23 +9,23 @@ from engine.algorithms.betweenness.numbering import number_arcs
 from engine.algorithms.betweenness.rows import RowPasses
 from engine.devices.cpu.betweenness import levels, together
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL
-from engine.devices.cpu.betweenness.ordering import order_vertices, sort_roughly
+from engine.devices.cpu.betweenness.ordering import count_in_order, sort_roughly
 from engine.devices.cpu.betweenness.vectors import LANES
 from storage.graph.graph import build_graph
-from tests.unit.engine.devices.cpu.betweenness.test_together import FAR, distances, inner, passes_of
+from tests.unit.engine.devices.cpu.betweenness.test_together import FAR, distances, inner, known, passes_of
 
 
 def listed(passes, columns, flags):
     """Return the entries by distance of sixteen sources, and the number of entries in one order."""
-    _, keys, counts, before, moved, walk, places, order, taken, limits, _, spare, _ = passes._space(flows=False)
+    _, keys, counts, before, moved, order, places, taken, limits, _, spare, lines = passes._space(flows=False)
     far = np.iinfo(columns.dtype).max if columns.dtype == np.uint16 else FAR
     together._list_tight(passes._into, columns, np.int32(far), before, moved)
     size, reached = levels.list_levels(columns, np.int32(far), before[0], (order, taken, spare, counts))
     entries = order[:reached].copy(), taken[0][:size].copy(), taken[1][:size].copy()
     keys[:] = 0
     sort_roughly(keys, order, counts)
-    known = before, flags, columns, np.int32(far)
-    return entries, order_vertices(known, walk, places, order, taken, limits)
+    given = before, flags, columns, np.int32(far)
+    return entries, count_in_order(given, order, places, taken, limits, (lines[0], lines[1], lines[3]))[0]
 
 
 def sums_of(arcs, sources, kept, own, pieces, *, flows):
@@ -125,7 +125,7 @@ def test_distances_that_are_wrong_are_noticed_by_distance():
             sums = np.zeros(90), np.zeros(0), np.zeros(0), np.zeros(0)
             space = list(found._space(flows=False))
             space[0] = np.zeros((n, LANES), np.int32)
-            given = found._sources, np.arange(2 * LANES), (rows, np.int32(FAR)), np.ones(90)
+            given = found._sources, np.arange(2 * LANES), known(found, rows, sources), np.ones(90)
             said = together.pass_together((found._into, found._sinks_of(each=True)), *given, tuple(space), sums)
             assert said == (UNEQUAL if wrong else DONE)
             noticed += wrong

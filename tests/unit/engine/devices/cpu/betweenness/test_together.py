@@ -7,13 +7,14 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from engine.algorithms.betweenness import rows as rows_of_sources
 from engine.algorithms.betweenness.acyclic import ForwardPasses
 from engine.algorithms.betweenness.numbering import number_arcs
 from engine.algorithms.betweenness.rows import RowPasses
 from engine.devices.cpu.betweenness import gathering, together
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL
 from engine.devices.cpu.betweenness.gathering import gather_near
-from engine.devices.cpu.betweenness.ordering import order_vertices
+from engine.devices.cpu.betweenness.ordering import count_in_order
 from engine.devices.cpu.betweenness.vectors import LANES
 from storage.graph.graph import build_graph
 
@@ -50,6 +51,14 @@ def distances(arcs, sources):
     return (np.minimum(dijkstra(matrix, indices=sources), FAR * 1024.0) // 1024).astype(np.int32)
 
 
+def known(passes, rows, sources):
+    """Return rows of distances of sources as ``pass_together`` takes them."""
+    places = np.full(passes._inner, -1, np.int32)
+    places[sources] = np.arange(len(sources))
+    block = np.concatenate([rows, np.zeros((LANES, passes._inner), rows.dtype)])
+    return block, np.int32(FAR), passes._sides[0], places
+
+
 def passes_of(arcs, sources, kept=None):
     n = len(arcs.indptr) - 1
     given = sources.astype(np.int64), sources.astype(np.int64), np.ones(len(sources))
@@ -67,13 +76,14 @@ def test_all_shortest_paths_ascend_in_one_order(kind, passes, many):
         n, rows = inner(arcs), distances(*drawn(seed, kind))[:, : inner(arcs)]
         rows_of = passes_of(arcs, sources)
         space = list(rows_of._space(flows=False))
-        columns, before, walk, places, taken, flags = space[0], space[3], space[5], space[6], space[8], space[10]
+        columns, before, places, taken, flags, lines = space[0], space[3], space[6], space[7], space[9], space[11]
         columns = np.ascontiguousarray(rows.T)
         together._list_tight(rows_of._into, columns, np.int32(FAR), before, space[4])
         flags[sources] = 1 << np.arange(LANES)
         order = np.random.default_rng(seed).permutation(n).astype(np.int32)
-        known = before, flags, columns, np.int32(FAR)
-        size = order_vertices(known, walk, places, order, taken, (passes, many))
+        given = before, flags, columns, np.int32(FAR)
+        size, counted = count_in_order(given, order, places, taken, (passes, many), (lines[0], lines[1], lines[3]))
+        assert counted == np.count_nonzero(columns < FAR)
         listed, lanes = taken[0][:size], taken[1][:size]
         at = np.full((n, LANES), -1)
         for i in range(size):
@@ -86,7 +96,6 @@ def test_all_shortest_paths_ascend_in_one_order(kind, passes, many):
         u, v = columns[tails].astype(np.int64), columns[heads]
         is_tight = (u < FAR) & (u + weights[:, None] == v)
         assert np.all(at[tails][is_tight] < at[heads][is_tight])
-        assert not places[1].any()
         several += size > len(np.unique(listed))
     assert several == 0 if kind == "zeros" else several > 10
 
@@ -109,7 +118,7 @@ def test_distances_that_are_wrong_are_noticed(kind):
             sums = np.zeros(n), np.zeros(0), np.zeros(0), np.zeros(0)
             space = list(found._space(flows=False))
             space[0] = np.zeros((n, LANES), np.int32)
-            given = found._sources, np.arange(LANES), (rows, np.int32(FAR)), np.ones(len(arcs.indptr) - 1)
+            given = found._sources, np.arange(LANES), known(found, rows, sources), np.ones(len(arcs.indptr) - 1)
             said = together.pass_together((found._into, found._sinks_of(each=True)), *given, tuple(space), sums)
             assert said == (UNEQUAL if wrong else DONE)
             noticed += wrong
@@ -197,6 +206,54 @@ def test_a_search_for_near_sources_reads_no_neighbours_that_it_will_not_visit():
     assert not np.any(seen == 8)
 
 
+def test_rows_are_derived_where_those_of_all_heads_are_searched():
+    derived = 0
+    for seed in range(40):
+        rng = np.random.default_rng((seed, 8))
+        n = int(rng.integers(2, 150))
+        tails, heads = rng.integers(0, n, (2, int(rng.integers(1, 3)) * n))
+        arcs = number_arcs(build_graph(tails, heads, None, n=n, directed=seed % 2 == 0)[0], decimal=True)
+        sources = rng.permutation(inner(arcs))
+        if len(sources) == 0:
+            continue
+        passes, rows = passes_of(arcs, sources), np.full((len(sources) + 1, inner(arcs)), FAR, np.int32)
+        rows[:-1] = distances(arcs, np.arange(len(sources)))[:, : inner(arcs)]
+        space, out = passes._choosing(), passes._sides[0]
+        size, most = int(rng.integers(LANES, 4 * LANES)), int(rng.integers(LANES, 3 * LANES))
+        left = sources
+        while len(left):
+            searched = gathering.choose_searched(out, left, (size, most, LANES), space)
+            piece, left = left[: len(searched)], left[len(searched) :]
+            assert 0 < len(piece) < size + LANES
+            assert np.count_nonzero(searched) <= most
+            assert not space[0].any()
+            for v in piece[~searched]:
+                assert np.isin(out[1][out[0][v] : out[0][v + 1]], piece[searched]).all()
+                gathering.derive_row(rows, len(rows) - 1, v, out, np.arange(len(rows), dtype=np.int32), np.int32(FAR))
+                assert np.array_equal(rows[-1], rows[v])
+                derived += 1
+    assert derived > 200
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", ["hops", "weights", "circle"])
+def test_pieces_hold_each_source_once(kind, threads, monkeypatch):
+    for held in (1, LANES, 40):
+        monkeypatch.setattr(rows_of_sources, "HELD_ROWS", held)
+        for seed in range(10):
+            arcs, _ = drawn(seed, kind)
+            n = len(arcs.indptr) - 1
+            passes = passes_of(arcs, np.arange(n))
+            pieces = passes.pieces(near := passes.near(), threads)
+            assert np.array_equal(np.concatenate(pieces), near)
+            assert all(len(piece) % min(held, LANES) == 0 for piece in pieces[:-1])
+            sums = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(0)
+            work = passes.worker(sums)
+            assert [work(piece) for piece in pieces] == [DONE] * len(pieces)
+            reached = np.count_nonzero(distances(arcs, np.arange(n)) < FAR, axis=1) - 1
+            assert np.array_equal(sums[1], reached)
+
+
 def test_sources_without_arcs_are_left_out():
     graph = build_graph([0, 0, 1], [1, 2, 2], None, n=40, directed=True)[0]
     arcs = number_arcs(graph, decimal=True)
@@ -221,8 +278,8 @@ def test_a_graph_without_cycles_is_numbered_forward_and_counted_without_rows():
             passes = kind(arcs, (sources, sources, 1.0 + sources % 3), kept)
             sums = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(len(arcs.heads))
             work, order = passes.worker(sums), passes.near()
-            for at in range(0, len(order), size := passes.piece(11)):
-                assert work(order[at : at + size]) == DONE
+            for piece in passes.pieces(order, max(1, len(order) // 11)):
+                assert work(piece) == DONE
             found.append(sums)
         for mine, other in zip(*found, strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-11, atol=1e-11)

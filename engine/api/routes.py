@@ -93,10 +93,13 @@ class Router:
             return None
         hops = self._matrix.attributes.get("max_hops")
         found = None
-        for vertices in self._limited(stored, source, target, hops) if hops else self._walks(stored, source, target):
-            found = self._along(vertices)
-            if self._agrees(found, stored):
-                return found
+        for vertices, searched in (
+            self._limited(stored, source, target, hops) if hops else self._walks(stored, source, target)
+        ):
+            route = self._along(vertices)
+            if self._agrees(route, stored):
+                return route
+            found = route if searched else None
         raise self._refused(stored, source, target, found)
 
     def _best(self, source: int, target: int) -> Route | None:
@@ -144,7 +147,7 @@ class Router:
 
     def _refused(self, stored: Any, source: int, target: int, found: Route | None) -> StorageFailed:
         labels = self._graph.labels
-        there = "there is no path" if found is None else f"the shortest path has the length {found.length}"
+        there = "no path is that short" if found is None else f"the shortest path has the length {found.length}"
         coarse = "" if stored.dtype.kind != "f" else f", or {stored.dtype} is too imprecise for weights that cancel"
         if stored.dtype == np.float32:
             coarse += " (solve with --dtype float64)"
@@ -153,19 +156,23 @@ class Router:
             f"{there}; the matrix is wrong there{coarse}; check the store with apsp verify"
         )
 
-    def _walks(self, stored: Any, source: int, target: int) -> Iterator[list[int]]:
-        """Yield vertices of paths that may have the stored length: first from the stored row, then from a search."""
+    def _walks(self, stored: Any, source: int, target: int) -> Iterator[tuple[list[int], bool]]:
+        """Yield vertices of paths that may have the stored length, and whether they are from a search: first from the
+        stored row, then from a search for paths that are no longer than the stored length.
+        """
         if self._matrix.attributes["targets"] == "all":
-            yield from self._walk(self._matrix.row(source), source, target)
+            for path in self._walk(self._matrix.row(source), source, target):
+                yield path, False
         length = float(stored)
         limit = max(0.0, length)
         if not self._exact(stored):  # the stored length is rounded: allow for the error of a path of n arcs
             limit += rounding(self._graph.n, abs(length), stored.dtype)
-        yield from self._walk(self._reference.distances(source, limit), source, target)
+        for path in self._walk(self._reference.distances(source, limit), source, target):
+            yield path, True
 
-    def _limited(self, stored: Any, source: int, target: int, hops: int) -> Iterator[list[int]]:
-        """Yield the vertices of two paths of at most ``hops`` arcs: a path as short as the stored length, then a
-        shortest path.
+    def _limited(self, stored: Any, source: int, target: int, hops: int) -> Iterator[tuple[list[int], bool]]:
+        """Yield the vertices of two paths of at most ``hops`` arcs, both from a search (True): a path as short as the
+        stored length, then a shortest path.
         """
         layers = Layers(self._reference, self._graph.n, self._memory)
         length = float(stored)
@@ -176,7 +183,7 @@ class Router:
         for stop in (enough, lambda _found, _arcs: False):
             path = layers.path(source, target, hops, stop)
             if path is not None:
-                yield path
+                yield path, True
 
     def _weight(self, tail: int, head: int) -> int | float:
         graph = self._graph
@@ -202,6 +209,8 @@ class Router:
         into: Any = self._reference.into
         arcs = slice(into.indptr[head], into.indptr[head + 1])
         tails, weights, end = into.indices[arcs], into.data[arcs], row[head]
+        if not np.isfinite(end):  # a search with a limit has not reached ``head``
+            return iter(())
         slack = np.abs(row[tails] + weights - end)
         order = np.argsort(slack, kind="stable")
         return iter(tails[order][(slack <= tolerance * (np.abs(weights) + np.abs(end)))[order]].tolist())

@@ -97,7 +97,7 @@ def test_far_points_are_flagged_and_refused_beyond_a_limit(client: TestClient, u
         ({}, "neither source nor source_point is given", "source"),
         ({"source": "10", "snap_limit": "5"}, "no point is given", "snap_limit"),
         ({"source_point": NEAR_10, "snap_limit": "-1"}, "greater than or equal to 0", "snap_limit"),
-        ({"source_point": NEAR_10, "snap_limit": "nan"}, "/query/snap_limit", "snap_limit"),
+        ({"source_point": NEAR_10, "snap_limit": "nan"}, "takes a number: 'nan' is no number", "snap_limit"),
     ],
 )
 def test_refusals(client: TestClient, bench: Bench, asked: dict, says: str, field: str):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from engine.algorithms.betweenness.numbering import PathArcs
 from engine.algorithms.betweenness.rows import HELD_BYTES, HELD_ROWS, RowPasses
-from engine.algorithms.betweenness.splitting import TogetherPasses
+from engine.algorithms.betweenness.splitting import TogetherPasses, nothing
 from engine.devices.cpu.arcs import FAR
 from engine.devices.cpu.betweenness.accumulating import (
     ABSORBED,
@@ -325,7 +325,7 @@ class PassingSearches:
             For each kind a function of sources, which returns ``DONE`` or the code of a fault; and the last function.
         """
         searches: dict[bool, Callable[[Indices], int]] = {}
-        complete = _nothing
+        complete = nothing
         if True in kinds:
             searches[True], complete = self._by_rows().worker(sums)
         if False in kinds:
@@ -345,10 +345,6 @@ class PassingSearches:
             return int((pass_packed if arcs.bits else pass_wide)(found, *given, space[1]))
 
         return search
-
-
-def _nothing() -> None:
-    """Do nothing, where sums are complete already."""
 
 
 def check_rows(told: Floats) -> None:

@@ -88,7 +88,7 @@ class TogetherPasses:
             the function to call at the end.
         """
         if self._part is None:
-            return self._passes.worker(sums), _nothing
+            return self._passes.worker(sums), nothing
         vertices, places = self._part.vertices, self._part.places
         inner = tuple(
             np.zeros(len(at) if len(total) else 0)
@@ -103,5 +103,5 @@ class TogetherPasses:
         return self._passes.worker(inner), add
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Do nothing, where sums are complete already."""

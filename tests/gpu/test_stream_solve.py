@@ -175,6 +175,21 @@ def test_stopped_and_gone_on_with_elsewhere(
     check(graph, path, tmp_path)
 
 
+@pytest.mark.parametrize(("n", "tier"), [(4000, "device"), (12_000, "host")])
+def test_arrays_of_the_callers_program_do_not_count_against_the_budget(
+    cupy: Any, n: int, tier: str, tmp_path: Path
+) -> None:
+    """A notebook that works with cupy holds arrays in the pool that solves take memory from."""
+    pool, own = cupy.get_default_memory_pool(), cupy.zeros(500 * MIB, np.uint8)
+    before = pool.get_limit()
+    asked = Options(device="cuda", algorithm=FW, dtype="int32", device_memory=300 * MIB)
+    plan = make_plan(graph_of(n), asked, out=tmp_path / "d.zarr")
+    assert (plan.device, plan.tier) == ("cuda", tier)
+    solve_to_store(graph_of(n), asked, tmp_path / "d.zarr", plan=plan)
+    verify_matrix(tmp_path / "d.zarr")
+    assert (pool.get_limit(), int(own.sum())) == (before, 0)
+
+
 def test_the_planner_streams_what_exceeds_the_budgets(tmp_path: Path) -> None:
     """First the device's, then the host's too; the allocator of the device grants no more than was planned."""
     graph, path = graph_of(12_000), tmp_path / "d.zarr"

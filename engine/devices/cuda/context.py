@@ -321,14 +321,28 @@ def held_device(memory: int | None) -> Iterator[tuple[Modules, int]]:
         memory: bytes of device memory that may be used; None for all that is free.
     """
     found = modules()
-    pool = found.cupy.get_default_memory_pool()
-    pool.set_limit(size=memory or 0)
-    try:
-        with translated(found.cupy), found.cupy.cuda.Device(found.device):
+    with translated(found.cupy), found.cupy.cuda.Device(found.device):
+        before = limit_memory(found.cupy, memory)
+        pool = found.cupy.get_default_memory_pool()
+        try:
             free = found.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
             yield found, min(memory or free, free)
-    finally:
-        pool.set_limit(size=0)
+        finally:
+            pool.set_limit(size=before)
+
+
+def limit_memory(cupy: Any, memory: int | None) -> int:
+    """Let cupy's pool of the current device take ``memory`` bytes more than what is in use now, such as arrays of the
+    caller's program; None leaves the pool as it is.
+
+    Returns:
+        the limit of the pool before, for ``set_limit``.
+    """
+    pool = cupy.get_default_memory_pool()
+    before = int(pool.get_limit())
+    if memory is not None:
+        pool.set_limit(size=pool.used_bytes() + memory)
+    return before
 
 
 def _full(cupy: Any, needed: int) -> DoesNotFit:

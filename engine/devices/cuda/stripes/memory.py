@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.devices.cuda.context import Modules, allocate, modules, translated
+from engine.devices.cuda.context import Modules, allocate, limit_memory, modules, translated
 from engine.devices.cuda.floyd_warshall import Solver
 from engine.devices.cuda.launch import Copy, Launcher, Product, blank
 from engine.devices.cuda.pinned import parts
@@ -78,6 +78,7 @@ class StripeMemory:
         self.have: dict[int, Any] = {}
         self.left: dict[int, list[Any]] = {}
         self.panels: list[Any] = []
+        self._limit: int | None = None  # the limit of cupy's pool before this solve, where this object changed it
         self._job: StripeJob
         self._clear()
 
@@ -118,9 +119,9 @@ class StripeMemory:
         self._job, cupy = job, self._cupy
         self._signed = not job.nonnegative and job.kind.integer
         with self.guard():
-            pool = cupy.get_default_memory_pool()
             here = [d for d in job.devices if isinstance(d, StripeMemory) and d.device == self.device]
-            pool.set_limit(size=(self._memory or 0) * len(here))
+            if self._memory is not None and here[0] is self:  # the first sets the limit of all that share the device
+                self._limit = limit_memory(cupy, self._memory * len(here))
             self._reach(job)
             self._solver = Solver(self._found, job.kind.dtype, nonnegative=job.nonnegative)
             self._launcher: Launcher = self._solver.ahead
@@ -210,7 +211,9 @@ class StripeMemory:
             self._clear()
             pool = self._cupy.get_default_memory_pool()
             pool.free_all_blocks()
-            pool.set_limit(size=0)
+            if self._limit is not None:
+                pool.set_limit(size=self._limit)
+                self._limit = None
 
     @contextmanager
     def guard(self) -> Iterator[None]:

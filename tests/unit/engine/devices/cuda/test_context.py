@@ -87,6 +87,40 @@ def test_a_kernel_may_ask_for_more_shared_memory_later(monkeypatch: pytest.Monke
     assert made == ["search_lists"]
 
 
+class Pool:
+    """CuPy's pool of device memory, as far as limits go; arrays of the caller's program hold some of it."""
+
+    def __init__(self, limit: int, used: int) -> None:
+        self.limit, self.used = limit, used
+
+    def get_limit(self) -> int:
+        return self.limit
+
+    def set_limit(self, size: int) -> None:
+        self.limit = size
+
+    def used_bytes(self) -> int:
+        return self.used
+
+    def free_bytes(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("before", [0, 90])
+def test_arrays_of_the_caller_do_not_count_against_the_budget(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    cupy, pool = _fake(), Pool(before, 70)
+    cupy.get_default_memory_pool, cupy.cuda.Device = lambda: pool, lambda _: nullcontext()
+    cupy.cuda.driver = SimpleNamespace(CUDADriverError=DriverError)
+    monkeypatch.setattr(context, "modules", lambda: SimpleNamespace(cupy=cupy, device=0))
+    for memory, usable, limit in ((100, 100, 170), (5000, 1000, 5070), (None, 1000, before)):
+        with context.held_device(memory) as (_, found):
+            assert (found, pool.limit) == (usable, limit)
+        assert pool.limit == before  # what the caller had set holds again
+    with pytest.raises(ZeroDivisionError), context.held_device(100):
+        raise ZeroDivisionError
+    assert pool.limit == before
+
+
 def test_without_cupy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     context._cupy.cache_clear()

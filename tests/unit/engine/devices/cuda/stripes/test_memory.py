@@ -91,3 +91,14 @@ WORKED = {
 @pytest.mark.parametrize("places", [2, 6])
 def test_a_worker_asks_what_it_asked_before(monkeypatch, width, places):
     assert digest(worked(monkeypatch, width, places, 600)) == WORKED[width, places]
+
+
+@pytest.mark.parametrize(("memory", "asked"), [(10**9, [2 * 10**9, 0]), (None, [])])
+def test_streams_that_share_a_device_set_one_limit_and_take_it_back(monkeypatch, memory, asked):
+    """``limit_memory`` adds what is in use, which the first stream's own arrays must not be part of."""
+    calls, tiling = install(monkeypatch), Tiling("host", 64, 128, 3)
+    tier = HostTier(np.zeros((640, 640), np.int32), tiling)
+    devices = [CudaStreamer(0, memory=memory) for _ in range(2)]
+    schedule.run(tiling, tier, devices, Monitor(), nonnegative=False)
+    limits = [line for line in calls.lines if "set_limit" in line]
+    assert [f"{{'size': {size}}}" for size in asked] == [line.partition("[] ")[2] for line in limits], limits

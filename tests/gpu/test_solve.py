@@ -208,9 +208,14 @@ def test_a_budget_is_kept(cupy: Any) -> None:
     with pytest.raises(DoesNotFit, match="bytes free"):  # the plan foresaw more than is granted now
         solve(graph, plan, Options(device="cuda", device_memory=50 * 10**6), ArraySink((4000, 4000), "int32"))
     pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
     pool.set_limit(size=plan.device_memory)  # what was foreseen suffices
     sink = ArraySink((4000, 4000), "int32")
-    solve(graph, plan, Options(device="cuda", device_memory=plan.device_memory), sink)
+    try:
+        solve(graph, plan, Options(device="cuda", device_memory=plan.device_memory), sink)
+        assert pool.get_limit() == plan.device_memory  # the limit of the caller's program holds again
+    finally:
+        pool.set_limit(size=0)
     assert (np.diagonal(sink.array) == 0).all()
 
 

@@ -332,8 +332,10 @@ def held_device(memory: int | None) -> Iterator[tuple[Modules, int]]:
 
 
 def limit_memory(cupy: Any, memory: int | None) -> int:
-    """Let cupy's pool of the current device take ``memory`` bytes more than what is in use now, such as arrays of the
-    caller's program; None leaves the pool as it is.
+    """Let cupy's pool of the current device take ``memory`` bytes more than what it cannot give back to the device,
+    such as arrays of the caller's program, and not more in all than the program allows; None leaves the pool as it is.
+
+    Free blocks are given back first.  Otherwise the solve could get part of a large one, which counts as a whole.
 
     Returns:
         the limit of the pool before, for ``set_limit``.
@@ -341,7 +343,9 @@ def limit_memory(cupy: Any, memory: int | None) -> int:
     pool = cupy.get_default_memory_pool()
     before = int(pool.get_limit())
     if memory is not None:
-        pool.set_limit(size=pool.used_bytes() + memory)
+        pool.free_all_blocks()
+        allowed = pool.total_bytes() + memory
+        pool.set_limit(size=min(allowed, before) if before else allowed)
     return before
 
 

@@ -88,10 +88,10 @@ def test_a_kernel_may_ask_for_more_shared_memory_later(monkeypatch: pytest.Monke
 
 
 class Pool:
-    """CuPy's pool of device memory, as far as limits go; arrays of the caller's program hold some of it."""
+    """CuPy's pool of device memory, as far as limits go: blocks of the caller's program, and blocks that are free."""
 
-    def __init__(self, limit: int, used: int) -> None:
-        self.limit, self.used = limit, used
+    def __init__(self, limit: int, kept: int, free: int) -> None:
+        self.limit, self.kept, self.free = limit, kept, free
 
     def get_limit(self) -> int:
         return self.limit
@@ -99,22 +99,25 @@ class Pool:
     def set_limit(self, size: int) -> None:
         self.limit = size
 
-    def used_bytes(self) -> int:
-        return self.used
+    def total_bytes(self) -> int:
+        return self.kept + self.free
 
     def free_bytes(self) -> int:
-        return 0
+        return self.free
+
+    def free_all_blocks(self) -> None:
+        self.free = 0
 
 
-@pytest.mark.parametrize("before", [0, 90])
+@pytest.mark.parametrize("before", [0, 120])
 def test_arrays_of_the_caller_do_not_count_against_the_budget(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
-    cupy, pool = _fake(), Pool(before, 70)
+    cupy, pool = _fake(), Pool(before, 70, 20)
     cupy.get_default_memory_pool, cupy.cuda.Device = lambda: pool, lambda _: nullcontext()
     cupy.cuda.driver = SimpleNamespace(CUDADriverError=DriverError)
     monkeypatch.setattr(context, "modules", lambda: SimpleNamespace(cupy=cupy, device=0))
-    for memory, usable, limit in ((100, 100, 170), (5000, 1000, 5070), (None, 1000, before)):
+    for memory, usable, limit in ((None, 1020, before), (100, 100, 170), (5000, 1000, 5070)):
         with context.held_device(memory) as (_, found):
-            assert (found, pool.limit) == (usable, limit)
+            assert (found, pool.limit) == (usable, min(limit, before) if before else limit)
         assert pool.limit == before  # what the caller had set holds again
     with pytest.raises(ZeroDivisionError), context.held_device(100):
         raise ZeroDivisionError

@@ -11,7 +11,7 @@ from engine.graph.selection import Narrow, Rectangle
 from engine.model.algorithms import ALGORITHMS
 from engine.model.problem import changed
 from engine.rows.summary import SummarySink
-from engine.rows.sums import PathSums, SumSink
+from engine.rows.sums import FactSumSink, PathSums, SumSink
 from engine.streaming.checkpoint import Continued, RowCommits, StoredSolve, take_up_whole
 from storage.errors import Cancelled
 
@@ -36,7 +36,8 @@ def run(context: SolveContext) -> dict[str, object]:
     if context.also:
         names, limited = list(context.also), asked.cutoff is not None
         sums = PathSums(graph, names, context.kind, limited=limited, targets=asked.targets)
-        sink = SumSink(sink, sums, asked, context.also, context.first)
+        kind = FactSumSink if asked.targets is None and hasattr(sink, "gather") else SumSink
+        sink = kind(sink, sums, asked, context.also, context.first)
     # searches on processors compute just the rectangle; other algorithms send whole rows, which ``Narrow`` cuts
     whole = rectangle.narrow and (on_device or not ALGORITHMS[context.plan.algorithm].searches)
     inner = changed(context, profile=profile, rectangle=rectangle, sink=Narrow(sink, rectangle) if whole else sink)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,9 @@ import numpy.typing as npt
 from engine.graph.selection import Rectangle
 from engine.model.decimals import DECIMALS
 from engine.model.dtypes import REACH, WORK_TYPES, WorkType
-from engine.model.rows import Array, QuantitySink, Sink
+from engine.model.rows import Array, FactSink, FoundFacts, QuantitySink, Sink
 from engine.rows.hops.hop_sums import HopSums
-from engine.rows.lane_sums import LaneSums
+from engine.rows.lane_sums import KeptSpaces, LaneSums
 from storage.errors import InvalidRequest, SolveFailed
 from storage.graph.graph import Graph
 
@@ -172,22 +172,27 @@ class PathSums:
             stacked[:, k] = self._graph.quantities[name]
         return stacked
 
-    def of(self, sources: Indices, rows: Array) -> dict[str, Array]:
+    def results(self, rows: int) -> tuple[Array, Array]:
+        """Return new arrays for the sums that are int32 and those that are float64, shape (rows, quantities,
+        columns).
+        """
+        wholes, fractions = len(self._wholes), len(self._fractions)
+        return np.empty((rows, wholes, self._width), np.int32), np.empty((rows, fractions, self._width), np.float64)
+
+    def of(self, sources: Indices, rows: Array, out: tuple[Array, ...] | None = None) -> dict[str, Array]:
         """Return the sums of each quantity from some sources, shape (rows, columns).
 
         Args:
             sources: vertex indices, shape (rows,).
             rows: of the working type, shape (rows, n): the distances from ``sources`` to all vertices.
+            out: arrays from :meth:`results`, for at least as many rows, that receive the sums; None for new ones.
 
         Raises:
             SolveFailed: a row does not hold the shortest distances of the graph, so nothing can be summed; this shows
                 a defect.
         """
+        out = self.results(len(rows)) if out is None else tuple(part[: len(rows)] for part in out)
         kinds = WORK_TYPES["int32"], WORK_TYPES["float64"]
-        out = tuple(
-            np.empty((len(rows), len(names), self._width), kind.dtype)
-            for names, kind in zip((self._wholes, self._fractions), kinds, strict=True)
-        )
         rows, nothing = np.ascontiguousarray(rows), (kinds[0].sentinel(), kinds[1].sentinel())
         wanted = (*nothing, *out)
         left = np.arange(len(rows) if self._width else 0)
@@ -260,6 +265,8 @@ class SumSink:
         self._quantities, self._first = quantities, first
         self._sources = wanted.rows
         self.tile = (sink.tile[0], max(1, wanted.n))
+        # these serve again and again, because the system clears new memory before it is used
+        self._results = KeptSpaces(lambda: sums.results(min(sink.tile[0], len(wanted.rows))))
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Sum along the paths of whole rows, and pass the rows on.
@@ -274,12 +281,36 @@ class SumSink:
             SolveFailed: a row does not hold the shortest distances of the graph (:meth:`PathSums.of`).
             StorageFailed: the sums cannot be written.
         """
+        self._add(row, column, block)
+        targets = self._wanted.targets
+        self._sink.write(row, 0, block if targets is None else np.ascontiguousarray(block[:, targets]))
+
+    def _add(self, row: int, column: int, block: Array) -> None:
+        """Write the sums of whole rows."""
         if column != 0 or block.shape[1] != self._wanted.n:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
         for start in range(0, len(block), self.tile[0]):
             part = block[start : start + self.tile[0]]
             sources = self._sources[row + start : row + start + len(part)]
-            for name, sums in self._sums.of(sources, part).items():
-                self._quantities[name].write(self._first + row + start, sums)
-        targets = self._wanted.targets
-        self._sink.write(row, 0, block if targets is None else np.ascontiguousarray(block[:, targets]))
+            with self._results.one() as results:
+                for name, sums in self._sums.of(sources, part, results).items():
+                    self._quantities[name].write(self._first + row + start, sums)
+
+
+class FactSumSink(SumSink):
+    """A :class:`SumSink` whose sink is a ``FactSink``, so that searches tell the facts of the rows; there are no
+    targets.
+    """
+
+    def gather(self, row: int, block: Array, some: Indices | None = None, found: FoundFacts | None = None) -> None:
+        """Gather the facts of whole rows, as ``FactSink`` describes."""
+        cast("FactSink", self._sink).gather(row, block, some, found)
+
+    def keep(self, row: int, block: Array) -> None:
+        """Sum along the paths of whole rows, and pass the rows on, after :meth:`gather` has gathered their facts.
+
+        Raises:
+            ValueError, SolveFailed, StorageFailed: as :meth:`write`.
+        """
+        self._add(row, 0, block)
+        cast("FactSink", self._sink).keep(row, block)

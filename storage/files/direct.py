@@ -105,6 +105,22 @@ def buffer_for(size: int) -> Bytes:
     return place
 
 
+def padded(part: Array, shape: tuple[int, int], fill: np.generic, spare: int) -> Array:
+    """Return an array in this thread's buffer (``buffer_for``): ``part`` in its upper left corner, ``fill`` elsewhere.
+
+    Args:
+        part: shape (rows, columns).
+        shape: the shape of the array.
+        fill: an entry of the same type.
+        spare: the number of bytes that the buffer shall have behind the array.
+    """
+    size, (rows, columns) = shape[0] * shape[1] * part.itemsize, part.shape
+    found: Array = buffer_for(size + spare)[:size].view(part.dtype).reshape(shape)
+    found[:rows, :columns] = part
+    found[rows:] = found[:, columns:] = fill
+    return found
+
+
 def _aligned(size: int) -> Bytes:
     """Allocate ``size`` bytes aligned to a large page; the kernel is advised to use large pages where they fit."""
     memory = mmap.mmap(-1, size + _LARGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

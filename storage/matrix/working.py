@@ -365,12 +365,7 @@ class WorkingMatrix(MatrixWriter):
 
     def _segments(self, part: Array) -> list[Array | bytes]:
         """Assemble a padded tile in the buffer from which files are written, so that entries are copied only once."""
-        (height, width), (rows, columns) = self._grid.tile, part.shape
-        size = self._grid.tile_bytes(self._dtype.itemsize)
-        tile = direct.buffer_for(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)
-        tile[:rows, :columns] = part
-        tile[rows:] = tile[:, columns:] = self._pad[0, 0]
-        return [tile]
+        return [direct.padded(part, self._grid.tile, self._pad[0, 0], CHECKSUM_BYTES)]
 
 
 def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:

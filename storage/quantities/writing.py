@@ -36,7 +36,7 @@ class QuantityTiles:
         self.name, self._grid, self._compressed = name, grid, compressed
         self.dtype: np.dtype[np.generic] = np.dtype(str(about["type"])).newbyteorder("<")
         self.unreachable = self.dtype.type(float(about["unreachable"]))
-        self._fill = fill_value(np.dtype(str(about["type"])), 0)
+        self._fill = self.dtype.type(fill_value(np.dtype(str(about["type"])), 0))
         self._store, self._folder = store, store / ALSO / name / "c"
         self._checksums = np.zeros(grid.counts, np.uint32)
         self._sizes = np.zeros(grid.counts, np.int64)
@@ -62,24 +62,22 @@ class QuantityTiles:
             raise InvalidRequest(
                 f"quantity {self.name!r} takes whole rows of {self.dtype.name}, not {asked}", field="block"
             )
-        tile = np.full(self._grid.tile, self._fill, self.dtype)
         for i, j in self._grid.covered(row, 0, *block.shape):
             rows, columns = self._grid.slices(i, j)
             part = block[rows.start - row : rows.stop - row, columns]
-            if part.shape != tile.shape:
-                tile[:] = self._fill
-            tile[: part.shape[0], : part.shape[1]] = part
-            self._write_tile(i, j, compress(tile) if self._compressed else tile.tobytes())
+            tile = direct.padded(part, self._grid.tile, self._fill, CHECKSUM_BYTES)
+            self._write_tile(i, j, compress(tile) if self._compressed else tile)
 
-    def _write_tile(self, i: int, j: int, data: bytes) -> None:
+    def _write_tile(self, i: int, j: int, data: Array | bytes) -> None:
         checksum, path = crc32c(data), self._folder / str(i) / str(j)
+        size = len(data) if isinstance(data, bytes) else data.nbytes
         draft = path.with_name(f"{j}~")
         try:
             atomic.write_file(draft, [data, checksum.to_bytes(CHECKSUM_BYTES, "little")], flush=True)
             draft.replace(path)
         except OSError as error:
-            raise atomic.failure("write tile", path, error, len(data)) from error
-        self._checksums[i, j], self._sizes[i, j] = checksum, len(data) + CHECKSUM_BYTES
+            raise atomic.failure("write tile", path, error, size) from error
+        self._checksums[i, j], self._sizes[i, j] = checksum, size + CHECKSUM_BYTES
         with self._lock:
             self._unsynced.append(path)
             full = len(self._unsynced) > _PENDING

@@ -9,11 +9,12 @@ import pytest
 
 from engine.api.in_memory import solve as solve_in_memory
 from engine.api.measuring import measure
-from engine.api.solve import make_plan
+from engine.api.solve import make_plan, solve_to_store
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.rows import ArraySink
+from engine.rows.summary import SummarySink
 from engine.rows.sums import Exactness, PathSums, SumSink, adds_whole, exactness, sum_types
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 from storage.graph.graph import Graph, build_graph
@@ -121,6 +122,28 @@ def test_the_sink_writes_sums_before_rows_and_cuts_columns():
     assert told == [("sums", 64, [[5, 4], [1, 0]]), ("rows", 0, [[2, 1], [1, 0]])]
     with pytest.raises(ValueError, match="whole rows"):
         sink.write(0, 1, np.zeros((1, 2), np.int32))
+
+
+@pytest.mark.parametrize("targets", [None, (3, 250, 4)])
+@pytest.mark.parametrize("algorithm", ["bfs", "dijkstra"])
+def test_searches_tell_the_facts_of_rows_also_where_quantities_are_summed(monkeypatch, tmp_path, algorithm, targets):
+    """Reading all rows again takes about as long as a search over hops."""
+    told, gather = [], SummarySink.gather
+
+    def spied(self, row, block, some=None, found=None):
+        told.append(found is not None)
+        gather(self, row, block, some, found)
+
+    monkeypatch.setattr(SummarySink, "gather", spied)
+    tails, heads = np.random.default_rng(5).integers(0, 300, (2, 900))
+    graph = build_graph(tails, heads, None, n=300, directed=True, quantities={"q": np.arange(900) % 7})[0]
+    options = Options(algorithm=algorithm, threads=1, targets=targets)
+    plain = solve_to_store(graph, options, tmp_path / "a.zarr").summary
+    told.clear()
+    summed = solve_to_store(graph, replace(options, also=("q",)), tmp_path / "b.zarr").summary
+    assert {name: summed[name] for name in plain} == plain
+    assert told
+    assert all(told) == (algorithm == "bfs" and targets is None)
 
 
 @pytest.mark.parametrize(

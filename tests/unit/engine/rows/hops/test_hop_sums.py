@@ -48,9 +48,13 @@ def test_any_number_of_rows_is_summed_as_the_walk_sums_them(seed, count):
     targets = rng.permutation(n)[: n // 2] if seed % 3 == 0 else None
     for dtype in ("uint16", "int32", "float64"):
         beside, walk = ways(graph, dtype, limited=limited, targets=targets)
-        found, wanted = (way.of(sources, typed(rows, dtype)) for way in (beside, walk))
+        used = tuple(np.full_like(part, -7) for part in walk.results(count + 2))
+        found, wanted = beside.of(sources, typed(rows, dtype)), walk.of(sources, typed(rows, dtype), used)
         for name in graph.quantities:
             assert np.array_equal(found[name], wanted[name]), (dtype, name)
+        again = beside.of(sources, typed(rows, dtype), tuple(np.full_like(part, -7) for part in used))
+        for name in graph.quantities:
+            assert np.array_equal(again[name], wanted[name]), (dtype, name)
 
 
 @pytest.mark.parametrize("width", range(len(WIDTHS)))

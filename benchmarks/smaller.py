@@ -187,8 +187,8 @@ def quantities(folder: Path, threads: int, runs: int) -> Iterator[Row]:
         said = ", ".join(
             f"{some}: {(took - base) / base / some:.2f} each" for some, took in zip((1, 2, 4), each, strict=True)
         )
-        rows = len(options.sources or ())
-        what = f"{name}, {'hops' if unit else 'weights'}, {rows} rows, {base / entries:.1f} ns an entry"
+        some = len(options.sources or ())
+        what = f"{name}, {'hops' if unit else 'weights'}, {some} rows, {base / entries:.1f} ns an entry"
         yield f"further quantities, {what}, of the solve into a store", said, "<= 0.5 each"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from engine.algorithms.betweenness import passing as passing_searches
 from engine.api.betweenness.assignment import assign
 from engine.api.betweenness.centrality import betweenness
 from engine.model.problem import Options
+from storage.errors import InvalidRequest
 from storage.graph.demand_table import Demands
 from storage.graph.graph import build_graph
 from tests.paths_through import passing
@@ -128,3 +131,52 @@ def test_tiny_graphs_carry_what_their_paths_carry(kind, monkeypatch):
         seen_lost += bool(lost)
     assert seen_lost > 10
     assert (seen_zero > 10) == (kind != "undirected")
+
+
+#: Sums of these are exact in float64, except for those that lose a summand as a whole.
+SIZES = (0.0, 2.0**-30, 0.5, 1.0, 2.0**57, 2.0**58)
+
+
+def loses(arcs, n):
+    """Whether float64 loses a summand of the length of a shortest path from some source: an arc, or all before it."""
+    for source in range(n):
+        rows = {source: 0.0}
+        for _ in range(n):
+            for (u, v), weight in arcs.items():
+                if u in rows and rows[u] + weight < rows.get(v, np.inf):
+                    rows[v] = rows[u] + weight
+        for (u, v), weight in arcs.items():
+            if u in rows and rows[u] + weight == rows[v] == max(rows[u], weight) and min(rows[u], weight) > 0:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_weights_that_float64_loses_are_refused_and_all_others_count_exactly(part):
+    """Also where the paths that then seem to be equally long meet far behind the arc, or over arcs of weight 0."""
+    refused = answered = 0
+    for seed in range(100):
+        rng = np.random.default_rng((13, part, seed))
+        n, arcs = zero_weights(rng)
+        arcs = {arc: float(rng.choice(SIZES[weight > 0 :])) for arc, weight in arcs.items()}
+        if all(weight.is_integer() for weight in arcs.values()):  # these are added as whole numbers
+            continue
+        exact = {arc: Fraction(weight) for arc, weight in arcs.items()}
+        graph = build_graph(*map(list, zip(*arcs, strict=True)), [*arcs.values()], n=n, directed=True)[0]
+        every = [(s, t, 1) for s in range(n) for t in range(n) if s != t]
+        flows = Demands(*(np.array(side) for side in zip(*every, strict=True)))
+        if loses(arcs, n):
+            refused += 1
+            for work in (lambda: betweenness(graph), lambda: assign(graph, flows)):  # noqa: B023 - called at once
+                with pytest.raises(InvalidRequest, match="float64 loses them"):
+                    work()
+            continue
+        answered += 1
+        through, _, _, over, _ = passing(exact, n, every)
+        found = betweenness(graph, normalized=False)
+        np.testing.assert_allclose(found.values, [float(x) for x in through], atol=1e-9)
+        rows = np.repeat(np.arange(n), np.diff(graph.indptr)).tolist()
+        right = [float(over[arc]) for arc in zip(rows, graph.heads.tolist(), strict=True)]
+        np.testing.assert_allclose(assign(graph, flows).flow, right, atol=1e-9)
+    assert refused > 10
+    assert answered > 10

@@ -12,8 +12,14 @@ arrays belong to one thread.  Before a search ``dist`` is all ``far`` and ``plac
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.devices.cpu.heap import rise, sink
 from engine.graph.kernels import njit
+
+#: In place of the number of paths: float64 has lost a summand of the length of one of them.  It stays as it is if
+#: further paths are added.
+LOST = -np.inf
 
 
 @njit(nogil=True, cache=True)
@@ -178,7 +184,8 @@ def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[n
 
     Returns:
         The number of final vertices; -1 if a shortest path to a vertex was found after this vertex had become final, or
-        float64 lost the weight of the last arc of such a path, and another path seems to be as long.
+        if float64 lost the weight of an arc of a shortest path, or the length of the path up to there.  Paths may then
+        seem to be equally long that are not, also at vertices far behind this arc.
     """
     indptr, heads, weights, far = arcs
     dist, sigma, order = state
@@ -192,6 +199,8 @@ def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[n
     while size > 0:
         length = keys[0]
         u = heap[0]
+        if sigma[u] == LOST:
+            return -1
         place[u] = -1
         order[count] = u
         count += 1
@@ -216,9 +225,13 @@ def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[n
                     size += 1
                 _rise_ordered(keys, heap, place, i, new, v)
             elif new == old:
-                if place[v] < 0 or (new == length and weights[e] > 0):
+                if place[v] < 0:
                     return -1
                 sigma[v] += paths
+            else:
+                continue
+            if (new == length or new == weights[e]) and length > 0 and weights[e] > 0:
+                sigma[v] = LOST
     for i in range(size):
         v = heap[i]
         place[v] = -1

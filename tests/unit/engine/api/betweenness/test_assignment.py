@@ -116,14 +116,19 @@ def test_sums_that_do_not_agree_are_no_answer(monkeypatch):
         assign(DIAMOND, demands((0, 4, 10)))
 
 
-def test_flows_of_an_earlier_search_do_not_count_where_a_search_ends():
-    """The search from 2 ends at 1, which seems to be as far as 0, and so does 0 after the arc from 1 to it."""
-    tails, heads, weights = [0, 1, 1, 2, 2], [1, 0, 2, 0, 1], [0.5, 0.5, 0.5, 1e16, 2e16]
-    graph, _ = build_graph(tails, heads, weights, n=3, directed=True)
+@pytest.mark.parametrize("names", list(itertools.permutations(range(3))))
+def test_flows_of_an_earlier_search_do_not_count_where_a_search_ends(names):
+    """The search from one vertex ends at another, which is as far as the third, and so the third seems to be after an
+    arc from there, whose weight is lost.
+    """
+    last, third, source = names
+    tails, heads = np.array(names)[[[2, 2, 0], [0, 1, 1]]]
+    graph, _ = build_graph(tails, heads, [1e16, 1e16, 0.5], n=3, directed=True)
     for threads in (1, 1, 2, 2):
-        found = assign(graph, demands((2, 1, 1), (1, 0, 2)), Options(threads=threads))
-        assert found.flow.tolist() == [1, 2, 0, 1, 0]
-        assert found.through.tolist() == [1, 0, 0]
+        found = assign(graph, demands((source, last, 1), (last, third, 2)), Options(threads=threads))
+        flows = {(int(row["source"]), int(row["target"])): row["flow"] for row in found.arc_table().to_dicts()}
+        assert flows == {(source, last): 1, (source, third): 0, (last, third): 2}
+        assert not found.through.any()
 
 
 @pytest.mark.parametrize("small", [1e-38, 0.5])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from service.name_lists import split_names
 from storage.errors import InvalidRequest, NotFound
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     Labels = npt.NDArray[np.generic]
 
 T = TypeVar("T")
+
+#: What ends the lines of a text file.
+_BREAK: Final = re.compile(r"\r\n|\r|\n")
 
 
 def selected_vertices(
@@ -257,7 +261,8 @@ def _is_vertex(graph: Labels, text: str) -> bool:
 
 def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline="") as file:  # line breaks between quotes stay as they are
+            text = file.read()
     except UnicodeDecodeError as error:
         message = f"{option}: {path} is not UTF-8 text ({error.reason})"
         raise InvalidRequest(message, field=option.removeprefix("--")) from error
@@ -272,7 +277,7 @@ def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[
     Lines that are empty or have only blanks are left out, but a name of a table that is empty or blank between quotes
     is a name.
     """
-    rows: Iterable[tuple[int, str]] = enumerate(text.split("\n"), 1)
+    rows: Iterable[tuple[int, str]] = enumerate(_BREAK.split(text), 1)
     if table:
         try:
             rows = list(_first_column(text))
@@ -285,8 +290,8 @@ def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[
 
 def _first_column(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line number and the name of each row of a table that has a name in its first column."""
-    lines = text.split("\n")
-    reader = csv.reader(io.StringIO(text), strict=True, skipinitialspace=True)
+    lines = io.StringIO(text, newline="").readlines()
+    reader = csv.reader(lines, strict=True, skipinitialspace=True)
     first = 0
     for row in reader:
         # Module csv does not tell an empty field from one that is empty between quotes, which is a name.

@@ -44,6 +44,17 @@ def test_every_line_is_its_vertex(tmp_path, graph, ending, newline, encoding):
     assert selected_names(text, "--sources") == names
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_line_breaks_between_quotes_are_parts_of_a_name(tmp_path, newline):
+    """Whatever breaks the lines of the file, and where another vertex differs only in its line breaks."""
+    names = sorted(["", "\n", "\r", "\r\n", "a\nb", "a\rb", "a\r\nb", "a\r\rb", "a b"])
+    graph = graph_of(np.array(names, "T"))
+    order = np.random.default_rng(5).permutation(graph.n).tolist()
+    text = written(tmp_path / "list.csv", [names[index] for index in order], newline)
+    assert selected_vertices(text, graph, "--sources") == tuple(order)
+    assert selected_names(text, "--sources") == [names[index] for index in order]
+
+
 def test_a_name_that_is_empty_or_blank_is_one_between_quotes(tmp_path):
     graph = graph_of(np.array(["", " ", "a", "b"], "T"))
     path = tmp_path / "list.csv"

@@ -294,9 +294,12 @@ def _first_column(text: str) -> Iterator[tuple[int, str]]:
     reader = csv.reader(lines, strict=True, skipinitialspace=True)
     first = 0
     for row in reader:
-        # Module csv does not tell an empty field from one that is empty between quotes, which is a name.
-        if row and (row[0].strip() or lines[first].lstrip(" ").startswith('"')):
-            yield reader.line_num, row[0]
+        # Module csv does not tell an empty field from one that is empty between quotes, which is a name.  The blanks
+        # before a quote are skipped; those before a name without quotes may be a part of it.
+        name = lines[first].lstrip(" ")
+        if row and (row[0].strip() or name.startswith('"')):
+            blanks = "" if name.startswith('"') else " " * (len(lines[first]) - len(name))
+            yield reader.line_num, blanks + row[0]
         first = reader.line_num
 
 

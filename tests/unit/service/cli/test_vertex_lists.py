@@ -6,6 +6,7 @@ import csv
 import io
 
 import numpy as np
+import polars as pl
 import pytest
 
 from service.cli.vertex_lists import selected_names, selected_vertices
@@ -53,6 +54,20 @@ def test_line_breaks_between_quotes_are_parts_of_a_name(tmp_path, newline):
     text = written(tmp_path / "list.csv", [names[index] for index in order], newline)
     assert selected_vertices(text, graph, "--sources") == tuple(order)
     assert selected_names(text, "--sources") == [names[index] for index in order]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".txt"])
+def test_blanks_around_a_name_without_quotes_tell_vertices_apart(tmp_path, ending):
+    """Most programs, as this one, write such names without quotes."""
+    graph = graph_of(np.array(sorted(["a", " a", "  a", "a ", " a ", "b"]), "T"))
+    order = np.random.default_rng(6).permutation(graph.n).tolist()
+    path, names = tmp_path / f"list{ending}", [str(graph.labels[index]) for index in order]
+    frame = pl.DataFrame({"vertex": names, "x": 1} if ending == ".csv" else {"vertex": names})
+    frame.write_csv(path, include_header=ending == ".csv")
+    assert selected_vertices(f"@{path}", graph, "--sources") == tuple(order)
+    assert selected_names(f"@{path}", "--sources")[ending == ".csv" :] == names
+    path.write_text(" b\n  b \nb\n")
+    assert selected_vertices(f"@{path}", graph, "--sources") == (5,)
 
 
 def test_a_name_that_is_empty_or_blank_is_one_between_quotes(tmp_path):

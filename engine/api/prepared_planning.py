@@ -109,10 +109,11 @@ def plan_prepared(
 
 
 def _check_weights(inner: GraphProfile, problem: Problem, kind: WorkType) -> None:
-    """Raise InvalidRequest for negative fractions, and NegativeCycle for a negative cycle."""
+    """Raise InvalidRequest for negative weights that are added as floats, and NegativeCycle for a negative cycle."""
     if relaxes_reduced(kind, problem):
+        what = f"weights cannot be prepared in {kind.name}" if problem.integral else "fractions cannot be prepared"
         raise InvalidRequest(
-            f"a graph with negative fractions cannot be prepared (the least weight is {problem.min_weight:g}): "
+            f"a graph with negative {what} (the least weight is {problem.min_weight:g}): "
             "its distances are found over reduced weights; solve it with apsp solve",
             field="weight",
         )

@@ -134,6 +134,9 @@ def test_negative_fractions_and_cycles_are_refused(tmp_path):
     fractions = build_graph([0, 1], [1, 2], [0.5, -0.25], n=3, directed=True)[0]
     with pytest.raises(InvalidRequest, match=r"negative fractions cannot be prepared \(the least weight is -0\.25\)"):
         prepare(fractions, tmp_path / "p")
+    wholes = build_graph([0, 1], [1, 2], [2**25, -3], n=3, directed=True)[0]
+    with pytest.raises(InvalidRequest, match=r"negative weights cannot be prepared in float32 \(the least weight is"):
+        prepare(wholes, tmp_path / "p", Options(dtype="float32"))
     cycle = build_graph([0, 1], [1, 0], [1, -2], n=2, directed=True)[0]
     with pytest.raises(NegativeCycle):
         prepare(cycle, tmp_path / "p")

@@ -126,8 +126,9 @@ def sums_again(graph: Graph, source: int, lengths: Floats, per: int) -> dict[str
     if per:
         lengths, weights = np.rint(lengths * per), np.rint(weights * per)
     passed = (tails >= graph.terminals) | (tails == source)
-    tight = np.isfinite(lengths[tails]) & passed & (heads != source)
-    tight &= np.equal(lengths[tails] + weights, lengths[heads])
+    tight = np.isfinite(lengths[tails]) & np.isfinite(lengths[heads]) & passed & (heads != source)
+    with np.errstate(over="ignore"):  # an arc whose sum is beyond float64 is longer than a shortest path
+        tight &= np.equal(lengths[tails] + weights, lengths[heads])
     arcs = np.flatnonzero(tight)
     seen, sums = np.zeros(graph.n, np.bool_), {name: np.full(graph.n, np.nan) for name in graph.quantities}
     seen[source], layer = True, np.zeros(graph.n, np.bool_)

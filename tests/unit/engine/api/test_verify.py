@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.api import verify as module
-from engine.api.reference import Reference
+from engine.api.reference import Reference, sums_again
 from engine.api.solve import solve_to_store
 from engine.api.verify import Verified, verify_rows, verify_store
 from engine.model.problem import Options
@@ -153,3 +153,13 @@ def test_the_graph_s_own_arcs_decide(tmp_path: Path) -> None:
         verify_rows(matrix, 60)
     with open_matrix(tmp_path / "other.zarr") as matrix:
         verify_rows(matrix, 60)
+
+
+@pytest.mark.parametrize("far", [1e308, np.inf])
+def test_an_arc_whose_sum_is_beyond_float64_ends_no_shortest_path(far: float) -> None:
+    """Also none to a vertex beyond the cutoff, to which the length is infinite, too."""
+    graph, _ = build_graph(
+        [0, 0, 1], [1, 2, 2], [8e307, 1e308, 1.2e308], n=3, directed=True, quantities={"q": [1, 2, 4]}
+    )
+    found = sums_again(graph, 0, np.array([0, 8e307, far]), 0)["q"]
+    np.testing.assert_array_equal(found, [0, 1, 2 if far < np.inf else np.nan])

@@ -245,6 +245,7 @@ def _near() -> None:
 
 
 def _betweenness() -> None:
+    from engine.algorithms.betweenness.small import SIZE
     from engine.api.betweenness.assignment import assign
     from engine.api.betweenness.centrality import betweenness
     from engine.model.problem import Options
@@ -257,9 +258,13 @@ def _betweenness() -> None:
         for arcs in (True, False):
             for sources in (None, few):  # many sources are searched sixteen at a time, few sources one by one
                 betweenness(graph, Options(sources=sources, threads=1), arcs=arcs)
+        with mock.patch("engine.api.betweenness.small.SIZE", 0):  # as a graph that is not small
+            betweenness(graph, Options(threads=1))
         assign(graph, trips, Options(threads=1))
     below = np.arange(1, 1000)  # a tree, which is folded
-    betweenness(build_graph(below // 2, below, None, directed=False)[0], Options(threads=1))
+    for size in (SIZE, 0):
+        with mock.patch("engine.api.betweenness.small.SIZE", size):
+            betweenness(build_graph(below // 2, below, None, directed=False)[0], Options(threads=1))
 
 
 def _semirings() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.betweenness.numbering import PathArcs
-from engine.algorithms.betweenness.rows import aligned, cut_evenly, near_each_other
+from engine.algorithms.betweenness.rows import NO_MEMBERS, aligned, cut_evenly, near_each_other
 from engine.devices.cpu.betweenness.forward import BLOCK, STEP, pass_forward
 from engine.devices.cpu.betweenness.vectors import LANES, Mask
 from engine.graph.transpose import transposed
@@ -65,7 +65,7 @@ class ForwardPasses:
         far, space = np.int32(self._kind.unreachable), self._space(flows=len(sums[3]) > 0)
 
         def search(rows: Indices) -> int:
-            return int(pass_forward(self._both, far, self._sources, rows, self._kept, space, sums))
+            return int(pass_forward(self._both, far, (*self._sources, *NO_MEMBERS), rows, self._kept, space, sums))
 
         return search
 

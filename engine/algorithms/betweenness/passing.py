@@ -172,7 +172,7 @@ class PassingSearches:
                         together, piece = next(waiting, (False, None))
                     if piece is None:
                         break
-                    _check(search[together](piece))
+                    check_verdict(search[together](piece))
                     with self._lock:
                         done += len(piece)
                     if worker == 0:  # only the calling thread calls the monitor
@@ -360,14 +360,14 @@ def check_rows(told: Floats) -> None:
     """
     passed, arrived, most = told.T
     if np.any(most < 0):
-        _check(UNEQUAL)
+        check_verdict(UNEQUAL)
     if not np.all(most <= MOST_PATHS):
-        _check(MANY_PATHS)
+        check_verdict(MANY_PATHS)
     if not np.all(np.abs(passed - arrived) <= TOLERANCE * arrived):
-        _check(UNEQUAL)
+        check_verdict(UNEQUAL)
 
 
-def _check(verdict: int) -> None:
+def check_verdict(verdict: int) -> None:
     """Raise the error that ``verdict``, the code that searches returned, stands for; do nothing for ``DONE``."""
     if verdict == DONE:
         return

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from engine.algorithms.betweenness.folding import Fold, fold_trees
 from engine.algorithms.betweenness.passing import Passed, PassingTask
 from engine.api.betweenness.passage import Floats, Indices, Passage, PassageRun, PathPlan, Unfolded, check_options
+from engine.api.betweenness.small import SmallRun
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.problem import Options, given_options
@@ -96,7 +97,13 @@ class Centrality:
         self._graph, self._arcs, self._normalized, self._endpoints = graph, arcs, normalized, endpoints
         self._asked, self._decimal = Rectangle.of(options, graph.n), decimal
         self._fold: Fold | None = None
-        if options.device != "cuda" and options.sources is None and options.targets is None:
+        self._small: SmallRun | None = None
+        every = options.sources is None and options.targets is None
+        if options.device != "cuda" and every and not arcs and not endpoints:
+            self._small = SmallRun.of(graph, options, decimal=decimal)
+            if self._small:
+                return
+        if options.device != "cuda" and every:
             self._fold = fold_trees(graph, decimal=decimal)
         if self._fold is None:
             self._run = PassageRun(*self._whole(), options)
@@ -132,7 +139,7 @@ class Centrality:
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
         """Predict memory and time; ``monitor`` receives the progress of compiling, and is asked whether to stop."""
-        return self._run.make_plan(monitor)
+        return (self._small or self._run).make_plan(monitor)
 
     @property
     def rows(self) -> int:
@@ -150,8 +157,12 @@ class Centrality:
             InvalidRequest: float64 loses small weights beside large ones.
             SolveFailed: two vertices have too many shortest paths for float64.
         """
-        passed, plan, seconds = self._run.run(monitor)
-        graph, values = self._graph, self._sums(passed, folded=plan.device == "cpu")
+        graph = self._graph
+        if self._small:
+            values, plan, seconds = self._small.run(monitor)
+        else:
+            passed, plan, seconds = self._run.run(monitor)
+            values = self._sums(passed, folded=plan.device == "cpu")
         if not self._arcs:
             found = np.arange(graph.n)
             return BetweennessTable(graph.labels, found, None, values * self.scale, plan, seconds)

@@ -133,12 +133,28 @@ class Passage:
     def search(self) -> str:
         """Return how shortest paths are found, in words."""
         weights = self.arcs.weights
-        if len(weights) == 0:
-            return "breadth first, as all arcs weigh the same"
-        if weights.dtype.kind == "f":
-            return "Dijkstra in float64: two lengths are equal where their sums from the source are"
-        decimals = f", weights as multiples of {1 / self.arcs.power:g}" if self.arcs.power > 1 else ""
-        return f"Dijkstra in whole numbers{decimals}: lengths are exact"
+        return words_of_search(whole=weights.dtype.kind != "f", unit=len(weights) == 0, power=self.arcs.power)
+
+
+def words_of_search(*, whole: bool, unit: bool, power: float) -> str:
+    """Return how shortest paths are found, in words.
+
+    Args:
+        whole: whether lengths are whole numbers.
+        unit: whether all arcs have the same length.
+        power: the number by which lengths are divided to get the graph's own weights.
+    """
+    if unit:
+        return "breadth first, as all arcs weigh the same"
+    if not whole:
+        return "Dijkstra in float64: two lengths are equal where their sums from the source are"
+    decimals = f", weights as multiples of {1 / power:g}" if power > 1 else ""
+    return f"Dijkstra in whole numbers{decimals}: lengths are exact"
+
+
+def words_of_fold(folded: int, n: int, what: str = "trees") -> str:
+    """Return the part of a plan's text that says how many of ``n`` vertices are folded; empty if none are."""
+    return f"; {what} are folded: {folded:,} of {n:,} vertices" if folded else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +172,7 @@ class Unfolded:
 
     def words(self) -> str:
         """Return the part of the plan's text that says how many vertices are folded."""
-        return f"; trees are folded: {self.fold.graph.n - self.fold.core.n:,} of {self.fold.graph.n:,} vertices"
+        return words_of_fold(self.fold.graph.n - self.fold.core.n, self.fold.graph.n)
 
     def bytes(self) -> int:
         """Estimate the bytes of memory that the whole graph and the fold take."""

@@ -112,7 +112,7 @@ def pass_forward(both, far, task, rows, kept, space, out):  # type: ignore[no-un
             near[task[0][i] >> BLOCK] = 1
         count = _search(both, far, space)
         done = taken[0][:count], taken[1][:count]
-        hand_back((before, moved), flags, done, (paths, coeff, told), kept, (vertices, arrivals, over))
+        hand_back((before, moved), flags, done, (paths, coeff, told), (kept, task[5]), (vertices, arrivals, over))
         for v in done[0]:
             store_lengths(columns, np.int64(v), same_length(far))
         said = finish(task, some, flags, told, begins)

@@ -133,6 +133,24 @@ def count_levels(before, flags, members, taken, lines):  # type: ignore[no-untyp
 
 
 @njit(nogil=True, cache=True)
+def end_in_tree(v, flags, times, given):  # type: ignore[no-untyped-def]
+    """Return the flow that ends at a vertex from sources that stand for it, a line; 0 if sources stand for themselves.
+
+    Args:
+        v: the vertex.
+        flags: as in :func:`engine.devices.cpu.betweenness.together.hand_back`.
+        times: the factors by which the flow of the sources is multiplied, a line.
+        given: two arrays, float64, shape (n,): ``kept``, the flow that ends at each vertex before it is multiplied; and
+            ``lacking``, which is empty if sources stand for themselves.  Some of the vertices for which a source stands
+            send their flow to such a vertex in another way: ``lacking`` is subtracted from the factor.
+    """
+    kept, lacking = given
+    if len(lacking) == 0:
+        return spread(0.0)
+    return keep(np.int64(flags[v]) >> LANES, multiply(add(times, spread(-lacking[v])), spread(kept[v])))
+
+
+@njit(nogil=True, cache=True)
 def _end_paths(known, flags, members, lines, given, arrivals):  # type: ignore[no-untyped-def]
     """Set ``shares`` to the flow that ends at each vertex, divided by the number of shortest paths to it.
 
@@ -140,11 +158,14 @@ def _end_paths(known, flags, members, lines, given, arrivals):  # type: ignore[n
     """
     columns, far = known
     paths, _, shares, told = lines
+    kept = given[0]
     arrived, times = load(told, 1), load(told, 2)
     for i in range(len(members)):
         v = np.int64(members[i])
-        here = ~equal(lengths_of(columns, v), far) & ~np.int64(flags[v]) & ~(np.int64(flags[v]) >> LANES)
-        ending = keep(here, multiply(times, spread(given[v])))
+        here = ~equal(lengths_of(columns, v), far) & ~np.int64(flags[v])
+        ending = keep(here & ~(np.int64(flags[v]) >> LANES), multiply(times, spread(kept[v])))
+        if flags[v]:
+            ending = add(ending, keep(here, end_in_tree(v, flags, times, given)))
         arrived = add(arrived, ending)
         if len(arrivals):
             arrivals[v] += total(ending)

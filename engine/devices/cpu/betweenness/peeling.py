@@ -6,6 +6,9 @@ import numpy as np
 
 from engine.graph.kernels import njit
 
+#: Twins are looked for among vertices with at most this number of neighbours.
+MOST_NEIGHBOURS = 64
+
 
 @njit(nogil=True, cache=True)
 def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
@@ -60,6 +63,89 @@ def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
             queue[count] = u
             count += 1
     return queue[:kept], parent, sizes, squares
+
+
+@njit(nogil=True, cache=True)
+def fold_twins(indptr, heads, left, stands):  # type: ignore[no-untyped-def]
+    """Fold twins all of whose neighbours are neighbours, in an undirected graph whose arcs have the length 1.
+
+    No shortest path passes through such a vertex, and none between two twins, which are neighbours of each other with
+    the same other neighbours, passes through any vertex.  So one twin stands for all.
+
+    Args:
+        indptr, heads: the arcs (CSR).
+        left: bool, shape (n,): the vertices that are left of the graph; set to False for twins that are folded.
+        stands: float64, shape (n,): the number of vertices for which each vertex stands; updated.
+
+    Returns:
+        The number of vertices that are folded.
+    """
+    n = len(left)
+    near, degree, count = np.full(n, -1, np.int64), np.zeros(n, np.int64), 0
+    for v in range(n):
+        for e in range(indptr[v], indptr[v + 1]):
+            degree[v] += left[heads[e]]
+    for v in range(n):
+        if not left[v] or not 1 < degree[v] <= MOST_NEIGHBOURS:
+            continue
+        twins = False
+        near[v] = v
+        for e in range(indptr[v], indptr[v + 1]):
+            u = heads[e]
+            if left[u]:
+                near[u] = v
+                twins |= degree[u] == degree[v]
+                if degree[u] < degree[v]:  # then ``u`` is no neighbour of all neighbours
+                    twins = False
+                    break
+        for e in range(indptr[v], indptr[v + 1] if twins else indptr[v]):
+            u = heads[e]
+            if not left[u]:
+                continue
+            common = 0
+            for i in range(indptr[u], indptr[u + 1]):
+                common += left[heads[i]] and near[heads[i]] == v
+            if common < degree[v]:
+                twins = False
+                break
+        for e in range(indptr[v], indptr[v + 1] if twins else indptr[v]):
+            u = heads[e]
+            if left[u] and degree[u] == degree[v]:
+                left[u] = False
+                stands[v] += stands[u]
+                count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def fold_ends(indptr, heads, left, stands, share):  # type: ignore[no-untyped-def]
+    """Fold the vertices of a directed graph that have one arc in and no arc out into the tails of these arcs.
+
+    All paths to such a vertex lead through the tail, which stands for it as a target.  No path begins there.
+
+    Args:
+        indptr, heads: the arcs (CSR).
+        left: bool, shape (n,), all True: set to False for the vertices that are folded, and for those without arcs.
+        stands: float64, shape (n,), all 1: receives the number of vertices for which each vertex stands as a target.
+        share: the vertices are folded only if they are at least this share of all.
+
+    Returns:
+        The number of vertices that are folded, those without arcs included.
+    """
+    n = len(left)
+    entering, count = np.zeros(n, np.int32), 0
+    for v in heads:
+        entering[v] += 1
+    for v in range(n):
+        count += indptr[v] == indptr[v + 1] and entering[v] <= 1
+    if count < max(1.0, share * n):
+        return 0
+    for u in range(n):
+        left[u] = indptr[u] < indptr[u + 1] or entering[u] > 1
+        for e in range(indptr[u], indptr[u + 1]):
+            v = heads[e]
+            stands[u] += indptr[v] == indptr[v + 1] and entering[v] == 1
+    return count
 
 
 @njit(nogil=True, cache=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL, verdict
 from engine.devices.cpu.betweenness.gathering import derive_row
-from engine.devices.cpu.betweenness.levels import count_levels, hand_back_levels, list_levels
+from engine.devices.cpu.betweenness.levels import count_levels, end_in_tree, hand_back_levels, list_levels
 from engine.devices.cpu.betweenness.ordering import count_in_order, sort_roughly
 from engine.devices.cpu.betweenness.sinks import add_sinks
 from engine.devices.cpu.betweenness.vectors import (
@@ -56,6 +56,9 @@ def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
         flags[source] |= 1 << k
         if own >= 0:
             flags[own] |= 1 << (LANES + k)
+        if len(task[3]):
+            for i in range(task[3][rows[k]], task[3][rows[k] + 1]):
+                flags[task[4][i]] |= 1 << (LANES + k)
         told[TIMES, k] = task[2][rows[k]]
 
 
@@ -71,6 +74,8 @@ def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
         flags[source] = 0
         if own >= 0:
             flags[own] = 0
+        if len(task[3]):
+            flags[task[4][task[3][rows[k]] : task[3][rows[k] + 1]]] = 0
         if len(begins):
             begins[source] += told[ARRIVED, k]
         said = max(said, verdict(told[LEFT, k], told[ARRIVED, k], most))
@@ -158,7 +163,8 @@ def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyp
             taken at this place (``engine.devices.cpu.betweenness.ordering``).
         lines: ``paths`` and ``coeff`` as the counting leaves them, and ``told``, float64, shape (4, LANES).  The row
             TIMES is read, the flow that arrives is added to the row ARRIVED, and the row LEFT is set.
-        given: float64, shape (n,): the flow from each source that ends at each vertex, before it is multiplied.
+        given: the flow from each source that ends at each vertex, before it is multiplied, and ``lacking``, as in
+            :func:`engine.devices.cpu.betweenness.levels.end_in_tree`.
         out: the sums of this thread, to which this adds: the flow through each vertex, the flow that ends at each
             vertex, and the flow over each arc; the last two may be empty.
     """
@@ -166,15 +172,17 @@ def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyp
     order, lanes = taken
     paths, coeff, told = lines
     vertices, arrivals, over = out
+    kept = given[0]
     times, arrived, left = load(told, TIMES), load(told, ARRIVED), spread(0.0)
     for i in range(len(order) - 1, -1, -1):
         v, mine = np.int64(order[i]), np.int64(lanes[i])
         own, back = load(paths, v), load(coeff, v)
-        ending, here = multiply(times, spread(given[v])), mine
+        ending, here = multiply(times, spread(kept[v])), mine
         if flags[v]:
             left = add(left, keep(mine & flags[v], back))
             here = mine & ~np.int64(flags[v])
             ending = keep(here & ~(np.int64(flags[v]) >> LANES), ending)
+            ending = add(ending, keep(here, end_in_tree(v, flags, times, given)))
         vertices[v] += total(keep(here, multiply(own, back)))
         arrived = add(arrived, keep(here, ending))
         if len(arrivals):
@@ -201,8 +209,11 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
             the head of each arc, int32; its tail, int32; its weight, int32, whose sum with any distance fits int32; its
             index among the arcs out, int64; and the vertices without incoming arcs, int64.  The second has the arcs
             into sinks, as in :func:`engine.devices.cpu.betweenness.sinks.add_sinks`.
-        task: three arrays over all sources: the vertex of each, int64; one vertex to which the source sends nothing,
-            -1 for none; and the factor by which all flow of the source is multiplied, float64.
+        task: six arrays.  Over all sources: the vertex of each, int64; one vertex to which the source sends nothing,
+            -1 for none; and the factor by which all flow of the source is multiplied, float64.  Then, all empty if each
+            source stands only for itself: where the vertices for which each source stands begin in the next array,
+            int64, shape (sources + 1,); these vertices, int64; and ``lacking``, float64, shape (n,), as in
+            :func:`engine.devices.cpu.betweenness.levels.end_in_tree`.
         rows: int64: the positions in ``task`` of the sources of this call.  Sources next to each other in ``rows``
             should be near each other in the graph.
         found: four entries.  The distances from some of these sources to all vertices but the sinks, uint16 or int32,
@@ -252,10 +263,11 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
             return UNEQUAL
         done, sums = (taken[0][:size], taken[1][:size]), (vertices, arrivals, over)
         add_sinks(arcs[1], known, flags, (paths, coeff, told), kept, (arrivals, over))
+        given = kept, task[5]
         if better and levelled:
-            hand_back_levels((before, moved), flags, (members, done), known, lines, kept, sums)
+            hand_back_levels((before, moved), flags, (members, done), known, lines, given, sums)
         else:
-            hand_back((before, moved), flags, done, (paths, coeff, told), kept, sums)
+            hand_back((before, moved), flags, done, (paths, coeff, told), given, sums)
             better = 0 < levelled < DEAR * size
         said = finish(task, some, flags, told, begins)
         if said != DONE:

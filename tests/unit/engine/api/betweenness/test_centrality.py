@@ -9,6 +9,7 @@ import polars
 import pytest
 
 from engine.api.betweenness import passage
+from engine.api.betweenness import small as small_run
 from engine.api.betweenness.centrality import Centrality, betweenness
 from engine.model.problem import Options
 from storage.errors import DoesNotFit, InvalidRequest
@@ -65,6 +66,7 @@ def test_a_plan_tells_search_memory_and_seconds_and_too_little_memory_is_refused
     assert "multiples of 0.1" in Centrality(path(weights=[0.1, 0.2, 0.3, 0.4])).make_plan().search
     assert "float64" in Centrality(path(weights=np.random.default_rng(1).random(4))).make_plan().search
     monkeypatch.setattr(passage, "LITTLE", 0)
+    monkeypatch.setattr(small_run, "SIZE", 0)
     tried = Centrality(path(300)).make_plan()
     assert tried.tried > 0
     assert tried.seconds > 0
@@ -75,6 +77,7 @@ def test_a_plan_tells_search_memory_and_seconds_and_too_little_memory_is_refused
 
 def test_a_trial_takes_sources_together_as_the_searches_do(monkeypatch):
     monkeypatch.setattr(passage, "LITTLE", 0)
+    monkeypatch.setattr(small_run, "SIZE", 0)
     rng = np.random.default_rng(4)
     tails, heads = rng.integers(0, 500, 3000), rng.integers(0, 1500, 3000)
     graph = build_graph(tails, heads, None, n=1500, directed=True)[0]
@@ -101,6 +104,7 @@ def test_searches_that_visit_little_need_no_trial_and_are_predicted_by_what_they
 @pytest.mark.parametrize(("long", "runs"), [(1e9, 1), (0.0, 2)])
 def test_a_trial_is_repeated_only_if_it_predicts_long_searches(long, runs, monkeypatch):
     monkeypatch.setattr(passage, "LITTLE", 0)
+    monkeypatch.setattr(small_run, "SIZE", 0)
     monkeypatch.setattr(passage, "LONG", long)
     ran, run = [], passage.PassingSearches.run
     monkeypatch.setattr(passage.PassingSearches, "run", lambda *given: ran.append(1) or run(*given))

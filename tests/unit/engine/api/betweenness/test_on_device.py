@@ -12,6 +12,7 @@ import pytest
 from engine.algorithms.betweenness import folding
 from engine.algorithms.betweenness.passing import check_rows
 from engine.api.betweenness import on_device, passage
+from engine.api.betweenness import small as small_run
 from engine.api.betweenness.centrality import Centrality, betweenness
 from engine.api.planning import make_plan
 from engine.api.reference import Reference
@@ -64,6 +65,7 @@ def counted(asked: PathCounting, rows: Any, numbers: Any) -> CountedPaths:
 @pytest.fixture(params=["counted", "some rows come late"])
 def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a GPU, whose counts are those of the model; some of its rows may come from the processors."""
+    monkeypatch.setattr(small_run, "SIZE", 0)  # no graph is too small to consider the GPU
     late = request.param != "counted"
 
     def solve(profile: Any, plan: Any, options: Options, sink: Any, monitor: Any, *, facts: bool) -> Any:

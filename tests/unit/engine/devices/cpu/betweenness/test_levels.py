@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.algorithms.betweenness.numbering import number_arcs
-from engine.algorithms.betweenness.rows import RowPasses
+from engine.algorithms.betweenness.rows import NO_MEMBERS, RowPasses
 from engine.devices.cpu.betweenness import levels, together
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL
 from engine.devices.cpu.betweenness.ordering import count_in_order, sort_roughly
@@ -125,7 +125,7 @@ def test_distances_that_are_wrong_are_noticed_by_distance():
             sums = np.zeros(90), np.zeros(0), np.zeros(0), np.zeros(0)
             space = list(found._space(flows=False))
             space[0] = np.zeros((n, LANES), np.int32)
-            given = found._sources, np.arange(2 * LANES), known(found, rows, sources), np.ones(90)
+            given = (*found._sources, *NO_MEMBERS), np.arange(2 * LANES), known(found, rows, sources), np.ones(90)
             said = together.pass_together((found._into, found._sinks_of(each=True)), *given, tuple(space), sums)
             assert said == (UNEQUAL if wrong else DONE)
             noticed += wrong

@@ -10,10 +10,10 @@ from scipy.sparse.csgraph import dijkstra
 from engine.algorithms.betweenness import rows as rows_of_sources
 from engine.algorithms.betweenness.acyclic import ForwardPasses
 from engine.algorithms.betweenness.numbering import number_arcs
-from engine.algorithms.betweenness.rows import RowPasses
+from engine.algorithms.betweenness.rows import NO_MEMBERS, RowPasses
 from engine.devices.cpu.betweenness import gathering, together
 from engine.devices.cpu.betweenness.accumulating import DONE, UNEQUAL
-from engine.devices.cpu.betweenness.gathering import gather_near
+from engine.devices.cpu.betweenness.gathering import gather_near, order_along_tree
 from engine.devices.cpu.betweenness.ordering import count_in_order
 from engine.devices.cpu.betweenness.vectors import LANES
 from storage.graph.graph import build_graph
@@ -118,7 +118,8 @@ def test_distances_that_are_wrong_are_noticed(kind):
             sums = np.zeros(n), np.zeros(0), np.zeros(0), np.zeros(0)
             space = list(found._space(flows=False))
             space[0] = np.zeros((n, LANES), np.int32)
-            given = found._sources, np.arange(LANES), known(found, rows, sources), np.ones(len(arcs.indptr) - 1)
+            task, kept = (*found._sources, *NO_MEMBERS), np.ones(len(arcs.indptr) - 1)
+            given = task, np.arange(LANES), known(found, rows, sources), kept
             said = together.pass_together((found._into, found._sinks_of(each=True)), *given, tuple(space), sums)
             assert said == (UNEQUAL if wrong else DONE)
             noticed += wrong
@@ -180,9 +181,17 @@ def test_sources_near_each_other_are_gathered():
         groups = where[some[order[: len(order) // LANES * LANES]]].reshape(-1, LANES)
         spread = [min(np.ptp((group + turn) % n) for turn in (0, n // 2)) for group in groups]
         assert np.median(spread) <= LANES * n / len(some) + LANES
+        order = order_along_tree(side, side, some)
+        assert np.array_equal(np.sort(order), np.arange(len(some)))
+        groups = where[some[order[: len(order) // LANES * LANES]]].reshape(-1, LANES)
+        spread = [min(np.ptp((group + turn) % n) for turn in (0, n // 2)) for group in groups]
+        assert np.median(spread) <= LANES * n / len(some) + LANES
     apart = build_graph([0], [1], None, n=30, directed=False)[0]
     side = apart.indptr.astype(np.int64), apart.heads
     assert np.array_equal(gather_near(side, side, np.arange(30), LANES, np.array([64])), np.arange(30))
+    order = order_along_tree(side, side, np.arange(30)).tolist()
+    assert {*order[:2]} == {0, 1}
+    assert order[2:] == [*range(2, 30)]
 
 
 def test_sources_of_a_small_world_stay_in_the_order_of_their_numbers(monkeypatch):

@@ -19,7 +19,7 @@ from engine.model.backend import Arcs, Array, LevelReduction, RowsWanted
 from engine.model.problem import changed
 from engine.model.progress import Monitor
 from engine.model.rows import AnyOrderSink, ArraySink, KnownRows, Sink
-from engine.planning.constants import BUSY_ROWS
+from engine.planning.constants import BUSY_BITS, BUSY_ROWS
 from engine.rows.dense import ClosedRows, write_rows
 from engine.rows.pipeline import RowPipeline, place_of
 
@@ -147,7 +147,8 @@ def run(backend: CpuBackend, search: RowSearch) -> None:
     """
     wanted, sink, kind = search.rectangle, search.sink, np.dtype(search.dtype)
     sources, targets = wanted.rows, wanted.targets
-    columns, busy = wanted.n if targets is None else len(targets), backend.threads * BUSY_ROWS
+    columns = wanted.n if targets is None else len(targets)
+    busy = backend.threads * (BUSY_BITS if search.unit else BUSY_ROWS)
     place = place_of(sink, kind)
     if place is None:
         entries = max(FIRST_ENTRIES, min(busy * columns, BUSY_ENTRIES))

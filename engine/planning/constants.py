@@ -114,6 +114,8 @@ BAND_ROWS: Final = _counted("BAND_ROWS", 64, "rows", "9ca5347")
 BATCH_BYTES: Final = _decided("BATCH_BYTES", 64 * 2**20, "bytes", "9ca5347")
 #: A batch needs this many rows for each thread to keep all threads busy, as a thread computes several rows at once.
 BUSY_ROWS: Final = _decided("BUSY_ROWS", 128, "rows per thread", "30a7ab0")
+#: The same for breadth-first searches, of which a thread makes this many at once.
+BUSY_BITS: Final = _decided("BUSY_BITS", 512, "rows per thread", "d6dcf7d")
 #: Rate at which the weight matrix is filled.
 FILL_RATE: Final = _measured("FILL_RATE", 4e9, "bytes per second", "19050b3")
 #: Up to this size a matrix is streamed only if it does not fit in memory: the solve ends before the first commit, and

@@ -167,6 +167,11 @@ def near(folder: Path, threads: int, runs: int) -> Iterator[Row]:
     yield "10 nearest of 10,000 targets for all of Delhi", f"{second:.1f} s", "<= 3 s"
 
 
+def _solve_with(graph: Graph, options: Options, out: Path, count: int) -> None:
+    """Solve into a store, with the first ``count`` quantities."""
+    solve_to_store(graph, replace(options, also=tuple(f"q{k}" for k in range(count))), out, overwrite=True)
+
+
 def quantities(folder: Path, threads: int, runs: int) -> Iterator[Row]:
     """Time solves into a store with quantities beside solves without, by the algorithm that the planner chooses."""
     for name, rows, unit in SUMMED:
@@ -176,19 +181,14 @@ def quantities(folder: Path, threads: int, runs: int) -> Iterator[Row]:
         graph = replace(graph, quantities=columns, weights=np.ones(graph.arcs, np.int32) if unit else graph.weights)
         options = Options(sources=tuple(some_sources(graph, min(rows, graph.n))), threads=threads, device="cpu")
         with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as place:
-
-            def solved(graph: Graph, options: Options, place: str, some: int) -> None:
-                also = tuple(f"q{k}" for k in range(some))
-                solve_to_store(graph, replace(options, also=also), Path(place) / "d.zarr", overwrite=True)
-
-            works = (partial(solved, graph, options, place, some) for some in (0, 1, 2, 4))
+            out = Path(place) / "d.zarr"
+            works = (partial(_solve_with, graph, options, out, count) for count in (0, 1, 2, 4))
             base, *each = least(runs, *works)
-        entries = len(options.sources or ()) * graph.n / 1e9
-        said = ", ".join(
-            f"{some}: {(took - base) / base / some:.2f} each" for some, took in zip((1, 2, 4), each, strict=True)
-        )
-        some = len(options.sources or ())
-        what = f"{name}, {'hops' if unit else 'weights'}, {some} rows, {base / entries:.1f} ns an entry"
+        shares = ((took - base) / base / count for count, took in zip((1, 2, 4), each, strict=True))
+        said = ", ".join(f"{count}: {share:.2f} each" for count, share in zip((1, 2, 4), shares, strict=True))
+        solved = len(options.sources or ())
+        entry = base / (solved * graph.n) * 1e9
+        what = f"{name}, {'hops' if unit else 'weights'}, {solved} rows, {entry:.1f} ns an entry"
         yield f"further quantities, {what}, of the solve into a store", said, "<= 0.5 each"
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.devices.cuda.budgets import lift_limit, limit_memory
 from engine.devices.cuda.code import prebuilt
 from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, Arithmetic, forms, options, source
 from engine.devices.cuda.code.prebuilt import Module, all_modules
@@ -322,31 +323,12 @@ def held_device(memory: int | None) -> Iterator[tuple[Modules, int]]:
     """
     found = modules()
     with translated(found.cupy), found.cupy.cuda.Device(found.device):
-        before = limit_memory(found.cupy, memory)
-        pool = found.cupy.get_default_memory_pool()
+        limit_memory(found.cupy, found.device, memory)
         try:
-            free = found.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
+            free = found.cupy.cuda.runtime.memGetInfo()[0] + found.cupy.get_default_memory_pool().free_bytes()
             yield found, min(memory or free, free)
         finally:
-            pool.set_limit(size=before)
-
-
-def limit_memory(cupy: Any, memory: int | None) -> int:
-    """Let cupy's pool of the current device take ``memory`` bytes more than what it cannot give back to the device,
-    such as arrays of the caller's program, and not more in all than the program allows; None leaves the pool as it is.
-
-    Free blocks are given back first.  Otherwise the solve could get part of a large one, which counts as a whole.
-
-    Returns:
-        the limit of the pool before, for ``set_limit``.
-    """
-    pool = cupy.get_default_memory_pool()
-    before = int(pool.get_limit())
-    if memory is not None:
-        pool.free_all_blocks()
-        allowed = pool.total_bytes() + memory
-        pool.set_limit(size=min(allowed, before) if before else allowed)
-    return before
+            lift_limit(found.cupy, found.device, memory)
 
 
 def _full(cupy: Any, needed: int) -> DoesNotFit:

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.devices.cuda.context import Modules, allocate, limit_memory, modules, translated
+from engine.devices.cuda.budgets import lift_limit, limit_memory
+from engine.devices.cuda.context import Modules, allocate, modules, translated
 from engine.devices.cuda.floyd_warshall import Solver
 from engine.devices.cuda.launch import Copy, Launcher, Product, blank
 from engine.devices.cuda.pinned import parts
@@ -78,7 +79,7 @@ class StripeMemory:
         self.have: dict[int, Any] = {}
         self.left: dict[int, list[Any]] = {}
         self.panels: list[Any] = []
-        self._limit: int | None = None  # the limit of cupy's pool before this solve, where this object changed it
+        self._allowed: int | None = None  # bytes that this object has added to the limit of cupy's pool
         self._job: StripeJob
         self._clear()
 
@@ -121,7 +122,8 @@ class StripeMemory:
         with self.guard():
             here = [d for d in job.devices if isinstance(d, StripeMemory) and d.device == self.device]
             if self._memory is not None and here[0] is self:  # the first sets the limit of all that share the device
-                self._limit = limit_memory(cupy, self._memory * len(here))
+                limit_memory(cupy, self.device, allowed := self._memory * len(here))
+                self._allowed = allowed
             self._reach(job)
             self._solver = Solver(self._found, job.kind.dtype, nonnegative=job.nonnegative)
             self._launcher: Launcher = self._solver.ahead
@@ -209,11 +211,9 @@ class StripeMemory:
             if self._solver is not None:
                 self._solver.release()
             self._clear()
-            pool = self._cupy.get_default_memory_pool()
-            pool.free_all_blocks()
-            if self._limit is not None:
-                pool.set_limit(size=self._limit)
-                self._limit = None
+            self._cupy.get_default_memory_pool().free_all_blocks()
+            lift_limit(self._cupy, self.device, self._allowed)
+            self._allowed = None
 
     @contextmanager
     def guard(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from engine.devices.cuda import context
+from engine.devices.cuda.budgets import lift_limit, limit_memory
 from engine.devices.cuda.code import prebuilt
 from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, forms, options, source
 from engine.devices.cuda.code.prebuilt import Module, all_modules, write_archive
@@ -122,6 +123,21 @@ def test_arrays_of_the_caller_do_not_count_against_the_budget(monkeypatch: pytes
     with pytest.raises(ZeroDivisionError), context.held_device(100):
         raise ZeroDivisionError
     assert pool.limit == before
+
+
+@pytest.mark.parametrize("before", [0, 10_000])
+def test_budgets_of_solves_at_the_same_time_are_added_whichever_ends_first(before: int) -> None:
+    for first_ends_first in (True, False):
+        cupy, pool = _fake(), Pool(before, 70, 20)
+        cupy.get_default_memory_pool = lambda pool=pool: pool
+        limit_memory(cupy, 0, 100)
+        limit_memory(cupy, 0, 300)
+        assert pool.limit == 470
+        one, other = (100, 300) if first_ends_first else (300, 100)
+        lift_limit(cupy, 0, one)
+        assert pool.limit == 70 + other
+        lift_limit(cupy, 0, other)
+        assert pool.limit == before
 
 
 def test_without_cupy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

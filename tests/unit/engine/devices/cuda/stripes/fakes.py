@@ -184,7 +184,8 @@ def install(monkeypatch, free=2**50):
     kernels = SimpleNamespace(cupy=cupy, device=0, get=lambda *name: getattr(recording(calls, "kernel"), name[0]))
     fakes = {
         "modules": lambda _=0: kernels,
-        "limit_memory": lambda _, memory: pool.set_limit(size=memory) or 0,
+        "limit_memory": lambda _, __, memory: pool.set_limit(size=memory),
+        "lift_limit": lambda _, __, memory: memory is None or pool.set_limit(size=0),
         "allocate": allocate,
         "blank": lambda _, rows: calls.note(calls.stream, "blank", rows),
         "Solver": solver,

@@ -1,6 +1,6 @@
 """Tests that a service keeps its promises despite SIGKILL at random instants of submit, solve, seal and delete.
 
-CI takes 25 rounds; ``APSP_KILL_ROUNDS=300 ./dev test tests/faults/test_kill_anything.py -m slow`` takes 300.
+CI takes 10 rounds; ``APSP_KILL_ROUNDS=300 ./dev test tests/faults/test_kill_anything.py -m slow`` takes 300.
 ``APSP_KILL_SEED`` repeats the random choices of a run.
 """
 
@@ -23,7 +23,7 @@ from tests.faults.killable import Killable
 from tests.ports import free_port
 from tests.stores import verify_matrix
 
-ROUNDS = int(os.environ.get("APSP_KILL_ROUNDS", "25"))
+ROUNDS = int(os.environ.get("APSP_KILL_ROUNDS", "10"))
 _SIDE = 24
 _VICTIMS = (("api",), ("runner",), ("runners",), ("api", "runner"))
 

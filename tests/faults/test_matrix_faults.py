@@ -49,7 +49,7 @@ def which_store(path: Path) -> int | None:
     return seed
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [*SCENARIOS[:2], pytest.param(SCENARIOS[2], marks=pytest.mark.long)])
 def test_a_kill_at_any_file_operation_leaves_the_old_store_or_the_new_one(scratch, scenario):
     process = run_module("-m", "tests.faults.crash_store", str(scratch), scenario)
     out, err = process.communicate(timeout=300)

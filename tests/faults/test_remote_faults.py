@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [pytest.param(SCENARIOS[0], marks=pytest.mark.long), SCENARIOS[1]])
 def test_a_kill_before_any_request(s3: S3Server, tmp_path: Path, scenario: str):
     address = f"{s3.address}/{secrets.token_hex(4)}"
     program = [sys.executable, "-m", "tests.faults.crash_remote", str(tmp_path), address, scenario]

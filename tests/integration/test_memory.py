@@ -38,8 +38,15 @@ print(json.dumps({"planned": plan.memory, "peak": peak,
                   "disk": plan.disk, "size": size, "matrix": plan.shape[0] * plan.shape[1]}))
 """
 
+#: The sizes that take longest, by algorithm; only the long suite takes them.
+LONG = {
+    ("recursive-floyd-warshall", 6000),
+    ("blocked-floyd-warshall", 4000),
+    ("repeated-squaring", 2500),
+    ("partitioned", 6000),
+}
 CASES = [
-    (n, algorithm, dtype, direction)
+    pytest.param(n, algorithm, dtype, direction, marks=[pytest.mark.long] if (algorithm, n) in LONG else [])
     for algorithm, dtype, direction, sizes in [
         ("dijkstra", "int32", "directed", (100, 1000, 4000, 7000)),
         ("dijkstra", "uint16", "undirected", (1000, 6000)),

@@ -18,6 +18,8 @@ from tests.faults.crash_store import NEW, OLD, SCENARIOS, N
 from tests.stores import entries_of, line_graph, make_store, verify_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
+#: What only the long suite takes, because of its time.
+LONG = ("overwrite without exchange",)
 
 
 def run_module(*arguments: str) -> subprocess.Popen[str]:
@@ -49,7 +51,9 @@ def which_store(path: Path) -> int | None:
     return seed
 
 
-@pytest.mark.parametrize("scenario", [*SCENARIOS[:2], pytest.param(SCENARIOS[2], marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SCENARIOS]
+)
 def test_a_kill_at_any_file_operation_leaves_the_old_store_or_the_new_one(scratch, scenario):
     process = run_module("-m", "tests.faults.crash_store", str(scratch), scenario)
     out, err = process.communicate(timeout=300)

@@ -19,10 +19,14 @@ from tests.s3 import S3Server
 from tests.stores import entries_of, line_graph, verify_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
+#: What only the long suite takes, because of its time.
+LONG = ("overwrite",)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", [pytest.param(SCENARIOS[0], marks=pytest.mark.long), SCENARIOS[1]])
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SCENARIOS]
+)
 def test_a_kill_before_any_request(s3: S3Server, tmp_path: Path, scenario: str):
     address = f"{s3.address}/{secrets.token_hex(4)}"
     program = [sys.executable, "-m", "tests.faults.crash_remote", str(tmp_path), address, scenario]

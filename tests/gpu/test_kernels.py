@@ -208,18 +208,38 @@ def test_single_repeats(cupy: Any, n: int) -> None:
     assert int(wrong) == 0
 
 
+def _path(n: int, dtype: str) -> np.ndarray[Any, Any]:
+    """One path through all vertices: it needs every step of repeated squaring."""
+    d = np.full((n, n), WORK_TYPES[dtype].sentinel(), dtype)
+    order = RNG(n).permutation(n)
+    d[order[:-1], order[1:]] = RNG(n).integers(1, 100, n - 1)
+    np.fill_diagonal(d, 0)
+    return d
+
+
 @pytest.mark.parametrize(("dtype", "signed"), KINDS)
-@pytest.mark.parametrize("n", [2, 33, 64, 100, 128, 129, 200, 256])
-@pytest.mark.parametrize("share", [0.01, 0.2])
-def test_squares(cupy: Any, dtype: str, signed: bool, n: int, share: float) -> None:
-    d = weights(RNG(n), n, dtype, share=share)
-    np.fill_diagonal(d[:, 1:], 1)  # a path through all vertices: the longest there can be
-    there, whole = _poisoned(cupy, d, 3, 1)
-    launcher, want = _launcher(dtype, signed), closure(d)
-    for _ in range(3):
-        there[:] = cupy.asarray(d)
-        assert launcher.squares(there)
-        np.testing.assert_array_equal(there.get(), want)
-    rest = whole.get()
-    rest[1:-1, 1 : 1 + n] = 77
-    assert (rest == 77).all(), "entries beside the matrix were written"
+@pytest.mark.parametrize(("extra", "offset"), [(0, 0), (8, 8), (3, 1)])
+def test_squares(cupy: Any, dtype: str, signed: bool, extra: int, offset: int) -> None:
+    launcher = _launcher(dtype, signed)
+    for n in (2, 3, 4, 5, 31, 64, 65, 96, 97, 127, 128, 129, 159, 160, 192, 193, 223, 225, 250, 255, 256):
+        for d in (weights(RNG(n), n, dtype), weights(RNG(n), n, dtype, share=3 / n), _path(n, dtype)):
+            expected = closure(d)
+            for start in (d, expected):
+                there, whole = _poisoned(cupy, start, extra, offset)
+                assert launcher.squares(there)
+                np.testing.assert_array_equal(there.get(), expected, err_msg=str(n))
+                there[:] = 77
+                assert (whole == 77).all(), "entries beside the matrix were written"
+
+
+def test_squares_tell_their_steps_apart(cupy: Any) -> None:
+    """Stamps of steps go on from launch to launch, over sizes and the largest stamp."""
+    launcher = _launcher("float32", False)
+    cases = [(cupy.asarray(d), closure(d)) for d in (_path(n, "float32") for n in (256, 70, 200, 128))]
+    launcher._stamp = 2**32 - 500
+    for _ in range(100):
+        for d, expected in cases:
+            there = d.copy()
+            assert launcher.squares(there)
+            np.testing.assert_array_equal(there.get(), expected)
+    assert launcher._stamp < 2**31

@@ -47,8 +47,8 @@ _SQUARE: Final = np.dtype(
     [
         *((f, "u8") for f in ("d", "even", "odd", "state", "negative")),
         ("ld", "i8"),
-        *((f, "i4") for f in ("n", "padded", "steps")),
-        ("launch", "u4"),
+        *((f, "i4") for f in ("n", "padded", "steps", "aligned")),
+        ("stamp", "u4"),
     ],
     align=True,
 )
@@ -135,7 +135,7 @@ class Launcher:
         self.word = np.dtype({4: "u4", 8: "f8"}[self.arithmetic.word])
         self._scratch: dict[str, Any] = {}
         self._base, self._drawn = 0, 0
-        self._launch = 0
+        self._stamp = 2  # of the next step of repeated squaring; the state of the kernel begins with 0
         self._counter: Any = None
         self.negative: Any = None
         self._sent: Any = None
@@ -274,7 +274,7 @@ class Launcher:
     def squares(self, d: Any) -> bool:
         """Queue repeated squaring of ``d`` in one cooperative launch; returns False if the device cannot run it."""
         n, itemsize = d.shape[0], self.word.itemsize
-        rows = 16 if n > 128 and itemsize == 4 else 8
+        rows = 16 if n > 128 else 8
         padded = _round_up(n, 32)
         blocks, shared = padded // rows * (padded // 32), power_shared(rows, padded, itemsize)
         if n > POWER_MOST:
@@ -288,16 +288,16 @@ class Launcher:
         self._flags(1, 1)
         state = self._scratch.get("state")
         if state is None:
-            state = self._scratch["state"] = self.cupy.zeros(64, "u4")
+            state = self._scratch["state"] = self.cupy.zeros(2, "u4")
         even, odd = (self._buffer(half, (padded, padded), self.word) for half in ("even", "odd"))
         steps = max(1, (n - 2).bit_length())
-        self._launch = self._launch % 2**31 + 1
         arguments = np.zeros((), _SQUARE)
         arguments["d"], arguments["ld"] = d.data.ptr, leading(d)
         arguments["even"], arguments["odd"] = even.data.ptr, odd.data.ptr
         arguments["state"], arguments["negative"] = state.data.ptr, self.negative.data.ptr
         arguments["n"], arguments["padded"], arguments["steps"] = n, padded, steps
-        arguments["launch"] = self._launch
+        arguments["aligned"], arguments["stamp"] = _aligned(d), self._stamp
+        self._stamp = (self._stamp + steps + 1) % 2**32
         pointers = np.array([arguments.ctypes.data], "u8")
         stream = self.cupy.cuda.get_current_stream().ptr
         driver.launchCooperativeKernel(kernel.ptr, blocks, 1, 1, threads, 1, 1, shared, stream, pointers.ctypes.data)

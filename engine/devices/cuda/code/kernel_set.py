@@ -129,14 +129,14 @@ POWER_MOST: Final = 256
 
 
 def power_shared(rows: int, n: int, itemsize: int) -> int:
-    """Return the bytes of shared memory of a block of the power kernel: strips of A and of B, or the warps' results.
+    """Return the bytes of shared memory of a block of the power kernel: strips of A and of B, or partial results.
 
     Args:
         rows: the number of rows of the block's strip of A.
         n: the number of vertices, a multiple of 32.
         itemsize: bytes per entry.
     """
-    return (rows * (POWER_MOST + 4) + max(n * 32, 8 * rows * 32)) * max(itemsize, 4)
+    return (rows * (POWER_MOST + 4) + max(n * 32, 16 * rows * 32)) * max(itemsize, 4)
 
 
 #: Kernels of searches, which take no negative arcs.
@@ -154,8 +154,6 @@ def _is_asked_for(name: str, arithmetic: Arithmetic) -> bool:
         return arithmetic.name == "Int32"
     if name == "passing":  # this kernel compares lengths of paths, which is exact for whole numbers only
         return arithmetic.name in ("Int32", "Uint16")
-    if name == "power16":
-        return arithmetic.word == 4
     if name.endswith("_widened"):
         return arithmetic.name == "Uint16"
     return arithmetic.name != "Float32Signed" or name not in _SEARCHES

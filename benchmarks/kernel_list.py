@@ -261,6 +261,9 @@ def _betweenness() -> None:
         with mock.patch("engine.api.betweenness.small.SIZE", 0):  # as a graph that is not small
             betweenness(graph, Options(threads=1))
         assign(graph, trips, Options(threads=1))
+    ring = np.arange(VERTICES)  # a large world, in which near sources are searched for
+    with mock.patch("engine.api.betweenness.small.SIZE", 0):
+        betweenness(build_graph(ring, np.roll(ring, -1), None, directed=True)[0], Options(threads=1))
     below = np.arange(1, 1000)  # a tree, which is folded
     for size in (SIZE, 0):
         with mock.patch("engine.api.betweenness.small.SIZE", size):

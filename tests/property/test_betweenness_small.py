@@ -10,6 +10,8 @@ from engine.algorithms.betweenness import folding
 from engine.algorithms.betweenness import small as small_searches
 from engine.api.betweenness import small as small_run
 from engine.api.betweenness.centrality import Centrality, betweenness
+from engine.devices.cpu.betweenness.levels import list_levels
+from engine.devices.cpu.betweenness.vectors import LANES
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from storage.errors import Cancelled, SolveFailed
@@ -114,6 +116,32 @@ def test_small_graphs_have_the_betweenness_of_large_ones(shape, monkeypatch):
             right = betweenness(graph, Options(threads=1), normalized=False).values
         np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-9)
     assert small >= 6
+
+
+def test_short_lengths_are_counted_by_distance():
+    """From the second group of sixteen sources on; large graphs with weights are counted in one order."""
+    for seed in range(12):
+        rng = np.random.default_rng((270, seed))
+        n = int(rng.integers(70, 160))
+        other = nx.gnm_random_graph(n, 5 * n, seed=seed, directed=bool(seed % 2))
+        other.add_weighted_edges_from((u, v, int(rng.integers(1, (4, 8, 12)[seed % 3]))) for u, v in [*other.edges()])
+        sides = [[arc[side] for arc in other.edges(data="weight")] for side in range(3)]
+        graph = build_graph(*sides, n=n, directed=bool(seed % 2))[0]
+        asked = Centrality(graph, normalized=False)
+        assert asked._small is not None
+        searches = asked._small._searches
+        part, space = searches._part, searches._space(len(searches._part[0]), len(searches._part[2]))
+        block = np.empty((len(searches._merged[0][0]) + LANES, len(part[0])), searches._kind.dtype)
+        searches._searcher(block)(searches._merged[0][0])
+        columns = np.ascontiguousarray(block[:LANES].T).astype(np.int32)
+        space[3][0][:] = 0  # no arc is listed, which only changes the order of entries at the same distance
+        size, reached = list_levels(
+            columns, np.int32(searches._kind.sentinel()), space[3][0], (*space[5:8:2], space[10], space[2])
+        )
+        assert reached == np.count_nonzero((columns < searches._kind.sentinel()).any(1))
+        assert size > reached
+        right = nx.betweenness_centrality(other, normalized=False, weight="weight", backend="networkx")
+        np.testing.assert_allclose(asked.run().values, [right[v] for v in range(n)], rtol=1e-11, atol=1e-11)
 
 
 def ends_of(graph):

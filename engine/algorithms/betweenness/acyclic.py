@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.betweenness.numbering import PathArcs
-from engine.algorithms.betweenness.rows import NO_MEMBERS, aligned, cut_evenly, near_each_other
+from engine.algorithms.betweenness.rows import NO_MEMBERS, aligned, cut_evenly, near_each_other, with_arcs
 from engine.devices.cpu.betweenness.forward import BLOCK, STEP, pass_forward
+from engine.devices.cpu.betweenness.gathering import order_by_pivots
 from engine.devices.cpu.betweenness.vectors import LANES, Mask
 from engine.graph.transpose import transposed
 from engine.model.dtypes import WORK_TYPES
@@ -20,6 +21,10 @@ Indices = npt.NDArray[np.int64]
 
 #: The most sources that a thread takes at once.
 PIECE: Final = 64
+#: Sources are ordered by their distances to pivots if at least this share of the pairs of a source and a pivot are less
+#: than ``FAR_HOPS`` apart.  The share is 0.46 on facebook_combined, read as directed, where counting then takes 16 %
+#: less time, and 0.07 on 3elt, read as directed, where it would take 9 % more (decision 270).
+NEAR_PIVOTS: Final = 0.25
 
 
 class ForwardPasses:
@@ -52,11 +57,17 @@ class ForwardPasses:
         return cut_evenly(rows, min(PIECE, -(-len(rows) // threads)))
 
     def near(self) -> Indices:
-        """Return the positions of the sources that have outgoing arcs, ordered so that sources near each other in the
-        graph are adjacent; one position if no source has such arcs.
+        """Return the positions of the sources that have outgoing arcs, ordered so that sources equally far from most
+        vertices, or near each other in the graph, are adjacent; one position if no source has such arcs.
         """
         indptr = self._sides[0][0]
-        return near_each_other(self._sources[0], int(np.searchsorted(indptr, indptr[-1])), *self._sides)
+        inner = int(np.searchsorted(indptr, indptr[-1]))
+        some = with_arcs(self._sources[0], inner)
+        order, share = order_by_pivots(self._sides[0], self._sides[1][0], self._sources[0][some])
+        if share >= NEAR_PIVOTS:
+            found: Indices = some[order]
+            return found
+        return near_each_other(self._sources[0], inner, *self._sides)
 
     def worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:
         """Return a function that counts the paths from some sources in one thread; its arguments and result are those

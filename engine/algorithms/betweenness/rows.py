@@ -12,7 +12,7 @@ from engine.algorithms.betweenness.numbering import PathArcs
 from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.betweenness.accumulating import DONE
-from engine.devices.cpu.betweenness.gathering import choose_searched, gather_near
+from engine.devices.cpu.betweenness.gathering import choose_searched, gather_near, order_by_pivots
 from engine.devices.cpu.betweenness.levels import DISTANCES
 from engine.devices.cpu.betweenness.preparing import reverse_arcs
 from engine.devices.cpu.betweenness.together import pass_together
@@ -36,9 +36,9 @@ KEYS: Final = 1 << 16
 LOOKS: Final = (64,)
 #: What follows the sources of a task if each of them stands only for itself; see ``pass_together``.
 NO_MEMBERS: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-#: If no vertex is farther than this number of hops from one with most arcs, all sources are near each other, and the
-#: order of their numbers serves as well: without the search, celegans_metabolic (4 hops) takes 22 % less time,
-#: soc-sign-bitcoinotc (6) 10 % and openflights (7) 6 %, while PGPgiantcompo (12) takes 6 % more (decision 266).
+#: If no vertex is farther than this number of hops from one with most arcs, all sources are near each other, and no
+#: search for near sources is made (decision 266).  With hops, sources that are equally far from most vertices are then
+#: taken together (decision 270).
 NEAR_HOPS: Final = 10
 
 
@@ -117,12 +117,19 @@ class RowPasses:
         return found
 
     def near(self) -> Indices:
-        """Return the positions of the sources, ordered so that sources near each other in the graph are adjacent.
+        """Return the positions of the sources, ordered so that sources near each other in the graph, or equally far
+        from most vertices, are adjacent.
 
         Sources without outgoing arcs reach nothing, so they are left out; but if there are no others, one is returned.
         """
         if hop_radius(*self._sides[0])[0] <= NEAR_HOPS:
-            return with_arcs(self._sources[0], self._inner)
+            some = with_arcs(self._sources[0], self._inner)
+            if not self._unit or not np.any(self._sources[0][some] < self._inner):
+                return some
+            out, into = self._sides
+            entering = into[0] if len(into[1]) else out[0]
+            found: Indices = some[order_by_pivots(out, entering, self._sources[0][some])[0]]
+            return found
         return near_each_other(self._sources[0], self._inner, *self._sides)
 
     def worker(self, sums: tuple[Floats, ...]) -> Callable[[Indices], int]:

@@ -40,6 +40,8 @@ SIZE: Final = 16_384
 VISITED: Final = 5_000_000
 #: Least number of sources for which simultaneous searches are faster than one search after the other.
 FEW_ROWS: Final = 32
+#: Least number of different keys when vertices are sorted by distance; it limits the distances of entries by distance.
+LEAST_KEYS: Final = 2048
 _NONE: Final = np.zeros(0, np.int64)
 _NO_STEPS: Final = np.zeros(0, np.int32)
 _NO_FLOW: Final = np.zeros(0)
@@ -171,11 +173,11 @@ class SmallSearches:
     def _space(self, n: int, arcs: int) -> tuple[Any, ...]:
         """Return the work space of :func:`engine.devices.cpu.betweenness.together.pass_together`."""
         lines, listed = np.dtype(np.float64), LANES * n + 1
-        spare = np.empty((3, DISTANCES * n if self._unit else 0), np.int32)
+        spare = np.empty((3, (DISTANCES if self._unit else LANES) * n), np.int32)
         return (
             aligned(n, self._kind.dtype),
             np.empty(n, np.int32),
-            np.empty(1 + min(KEYS, 1 << n.bit_length()), np.int32),
+            np.empty(1 + max(LEAST_KEYS, min(KEYS, 1 << n.bit_length())), np.int32),
             (np.zeros(n + 1, np.int64), np.empty(arcs + 1, np.int32), np.empty(arcs + 1, Mask)),
             _NONE,
             np.empty(n, np.int32),
@@ -184,7 +186,7 @@ class SmallSearches:
             (RowPasses.PASSES, RowPasses.MANY if self._unit else n + 1),
             np.zeros(n, np.uint32),
             spare,
-            (aligned(n, lines), aligned(n, lines), aligned(n if self._unit else 0, lines), np.zeros((4, LANES))),
+            (aligned(n, lines), aligned(n, lines), aligned(n, lines), np.zeros((4, LANES))),
         )
 
 

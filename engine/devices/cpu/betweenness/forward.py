@@ -55,7 +55,7 @@ def _search(both, far, space):  # type: ignore[no-untyped-def]
             least, starts = same_length(far), np.int64(flags[v] & (2**LANES - 1))
             for first in range(indptr[v], indptr[v + 1], STEP):
                 for e in range(first, first + STEP):
-                    least = shorter(columns, least, np.int64(tails[e]), weights[e], far)
+                    least = shorter(columns, least, np.int64(tails[e]), weights[e])
             mine = starts | (2**LANES - 1 & ~equal(least, far))
             if mine == 0:
                 continue

@@ -1,4 +1,5 @@
-"""Counts paths from sixteen sources by ascending distance, where every arc has the length 1.
+"""Counts paths from sixteen sources by ascending distance, where every arc has a length of at least 1, and distances
+are few.
 
 In a directed graph with short distances, those from neighbours differ much, and most vertices lie on cycles of arcs
 that are tight for different sources.  An order of the vertices for all sixteen sources then takes most vertices several

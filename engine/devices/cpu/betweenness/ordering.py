@@ -95,7 +95,7 @@ def _by_level(members, columns, far, rest, taken, count):  # type: ignore[no-unt
     least, left = np.empty((1, LANES), np.int32), np.int64(0)
     nearest = same_length(far)
     for v in members:
-        nearest = shorter(columns, nearest, np.int64(v), np.int32(0), far)
+        nearest = shorter(columns, nearest, np.int64(v), np.int32(0))
         left += count_lanes(np.int64(rest[v]))
     store_lengths(least, 0, nearest)
     low = least.min()

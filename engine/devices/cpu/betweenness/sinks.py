@@ -60,7 +60,7 @@ def add_sinks(sinks, known, hidden, lines, given, out):  # type: ignore[no-untyp
             continue
         least, sums, reached = same_length(far), spread(0.0), np.int64(0)
         for e in range(first, last):
-            least = shorter(columns, least, np.int64(tails[e]), weights[e], far)
+            least = shorter(columns, least, np.int64(tails[e]), weights[e])
         for e in range(first, last):
             u = np.int64(tails[e])
             mask = tight(columns, least, u, weights[e], far)

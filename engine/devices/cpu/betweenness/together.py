@@ -40,8 +40,9 @@ from engine.graph.kernels import njit
 #: the flow that left (LEFT).
 MOST, ARRIVED, TIMES, LEFT = 0, 1, 2, 3
 #: The vertices of a group of sources are taken by ascending distance if that gives less than DEAR times as many entries
-#: as one order, counted for the group before: an entry by distance takes about half the time (decision 264).
-DEAR = 2
+#: as one order, counted for the group before: an entry by distance takes about half the time (decision 264), and a
+#: third where many vertices of one order lie on cycles (decision 270).
+DEAR = 3
 
 
 @njit(nogil=True, cache=True)
@@ -231,7 +232,7 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
             :func:`engine.devices.cpu.betweenness.ordering.count_in_order`;
             ``flags``, uint32, shape (n,), all 0;
             ``spare``, work space of :func:`engine.devices.cpu.betweenness.levels.list_levels`, empty if some arc has
-            another length than 1;
+            the length 0 or vertices are not to be taken by distance;
             ``lines``: ``paths``, ``coeff`` and ``shares``, float64, shape (n, LANES), and ``told``, float64, shape (4,
             LANES).  ``shares`` may use the memory of ``spare``, and may be empty if ``spare`` is.
         out: sums of this thread, to which this adds: ``vertices``, ``begins``, ``ends`` and ``over`` of

@@ -257,24 +257,24 @@ def same_length(typing, value):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def shorter(typing, array, least, before, weight, far):  # type: ignore[no-untyped-def]
+def shorter(typing, array, least, before, weight):  # type: ignore[no-untyped-def]
     """Relax an arc: return in each lane the length over the arc if it is less than ``least``, otherwise ``least``.
 
     Args:
         typing: numba's typing context.
         array: lengths of all vertices, shape (n, LANES).
         least: sixteen lengths.
-        before, weight, far: tail and weight of the arc, and the length for *unreachable*, as in :func:`tight`.
+        before, weight: tail and weight of the arc, as in :func:`tight`; the weight is not below 0.
+
+    A tail that is not reached needs no test if ``least`` begins with the length for *unreachable*, the largest of all.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         tail = _steps(context, builder, signature.args[0], args[0], args[2])
         over = builder.add(tail, _spread(builder, args[3]))
-        reached = builder.icmp_signed("!=", tail, _spread(builder, args[4]))
-        less = builder.and_(reached, builder.icmp_signed("<", over, args[1]))
-        return builder.select(less, over, args[1])
+        return builder.select(builder.icmp_signed("<", over, args[1]), over, args[1])
 
-    return lengths(array, lengths, types.int64, types.int32, types.int32), codegen
+    return lengths(array, lengths, types.int64, types.int32), codegen
 
 
 @intrinsic

@@ -194,16 +194,23 @@ def test_sources_near_each_other_are_gathered():
     assert order[2:] == [*range(2, 30)]
 
 
-def test_sources_of_a_small_world_stay_in_the_order_of_their_numbers(monkeypatch):
+def test_near_sources_are_not_searched_for_in_a_small_world(monkeypatch):
     rng = np.random.default_rng(4)
     mesh = np.arange(30 * 30).reshape(30, 30)
     ends = [(mesh[:-1], mesh[1:]), (mesh[:, :-1], mesh[:, 1:])]
     graphs = rng.integers(0, 900, (2, 4000)), [np.concatenate([pair[k].ravel() for pair in ends]) for k in (0, 1)]
+    searched = []
+    monkeypatch.setattr(rows_of_sources, "gather_near", lambda *given: searched.append(1) or gather_near(*given))
     for (tails, heads), gathered in zip(graphs, (False, True), strict=True):
-        arcs = number_arcs(build_graph(tails, heads, None, n=900, directed=False)[0], decimal=True)
-        near = passes_of(arcs, np.arange(900)).near()
-        assert np.array_equal(np.sort(near), np.arange(900))
-        assert np.array_equal(near, np.arange(900)) != gathered
+        weights = rng.integers(1, 9, len(tails))
+        for lengths in (None, weights):
+            arcs = number_arcs(build_graph(tails, heads, lengths, n=900, directed=False)[0], decimal=True)
+            searched.clear()
+            near = passes_of(arcs, np.arange(900)).near()
+            assert np.array_equal(np.sort(near), np.arange(900))
+            assert bool(searched) == gathered
+            if not gathered and lengths is not None:  # hops say little of weights
+                assert np.array_equal(near, np.arange(900))
 
 
 def test_a_search_for_near_sources_reads_no_neighbours_that_it_will_not_visit():

@@ -21,9 +21,9 @@ from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.grid import TILE_ROWS, layout
 
-#: Seconds of one thread if rows are summed side by side (decision 248).  TREE_SECONDS: for each vertex and arc of the
+#: Seconds of one thread if rows are summed side by side (decision 271).  TREE_SECONDS: for each vertex and arc of the
 #: graph and each row; SUM_SECONDS: for each entry that is summed.
-TREE_SECONDS: Final = 3e-9
+TREE_SECONDS: Final = 1e-9
 SUM_SECONDS: Final = 4e-9
 #: HOP_SECONDS and HOP_SUM_SECONDS: the same two numbers where every arc counts 1 (decision 262).
 HOP_SECONDS: Final = 1e-10
@@ -71,8 +71,8 @@ def sum_memory(graph: Graph, options: Options, threads: int) -> int:
         if counts_hops(graph):
             tree += hop_bytes(graph.n, graph.terminals, wholes, fractions)
         else:
-            tree += lane_bytes(graph.n, graph.arcs, graph.terminals, wholes, fractions)
-    return arcs + 16 * graph.n + threads * (tree + band)
+            tree += lane_bytes(graph.n, graph.terminals, wholes, fractions)
+    return arcs + 24 * graph.n + threads * (tree + band)
 
 
 def _shape(graph: Graph, options: Options) -> tuple[int, int]:

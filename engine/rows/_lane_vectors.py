@@ -1,9 +1,10 @@
 """Steps of sums along paths for 16 sources side by side, written as vector instructions.
 
-A *line* is a row of 16 entries of one vertex, one for each source.  The lines of a vertex follow each other in memory:
-distances, arcs of the path (hops), and one line for each quantity.  Hops are -1 where the vertex is not summed yet, and
-0 only at the source of a lane.  Numba leaves short loops as they are, so these steps are written for LLVM, which splits
-vectors where registers are narrower.
+A *line* is a row of 16 entries of one vertex, one for each source.  A vertex has a line of distances and, one after the
+other in memory, a line of the numbers of arcs of the paths (*hops*) and one for each quantity.  Hops are 0 only at the
+source of a lane, and -1 where there is no path.  Where the vertex is not summed yet, its entry among the hops is the
+*code* of the last arc of its path: -2 - e for arc e.  Numba leaves short loops as they are, so these steps are written
+for LLVM, which splits vectors where registers are narrower.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from numba.extending import intrinsic
 LANES: Final = 16
 #: The distance of a vertex without a path; the sum of FAR and a weight fits in int32.
 FAR: Final = 2**30 - 1
-#: Number of lines of a vertex before the lines of its quantities: distances and hops.
-SKIPPED: Final = 2
+#: Number of lines of a vertex before the lines of its quantities: hops.
+SKIPPED: Final = 1
 
 _LARGEST: Final = 2**31 - 1
 _I16: Final = ir.IntType(16)
@@ -136,69 +137,104 @@ def constant(value: int) -> Any:
     return ir.Constant(_ROW, [value] * LANES)
 
 
-def _compared(step: Step) -> tuple[Any, Any, Any, Any]:
-    """Compare the arcs into a vertex.  Return its distances, the arc that each lane takes, a mask of the lanes in which
-    an arc gives less than the distance, and the least distance of a tail.
+def _searched(step: Step, starts: Sequence[Any], body: Callable[..., Sequence[Any]]) -> list[Any]:
+    """Repeat ``body`` for each arc into a vertex; return the values after the last arc.
 
-    A lane takes the tight arc whose tail has the fewest hops, and of ties the first.  A tail that is not summed yet has
-    -1 hops, so it comes before all other tails.
+    The arguments of the step are (first, last, v), tails, weights, and the lines.  ``body`` makes new values from the
+    arc's code, spread over the lanes, its tail, the distances of the tail, those through the arc, and the values.
     """
-    build, (first, last, v) = step.build, step.numbers(0, 3)
-    tails, lines = step.array(1), step.array(3, 0)
-    width, rows = step.extent(lines, 1), step.rows(lines)
-    here = step.load(rows, build.mul(v, width))
+    build, (first, last, _) = step.build, step.numbers(0, 3)
+    rows = step.rows(step.array(3, 0))
 
-    def compared(e: Any, best: Any, taken: Any, *lowest: Any) -> tuple[Any, ...]:
-        tail = build.mul(build.zext(step.entry(tails, e), _I64), width)
+    def compared(e: Any, *values: Any) -> list[Any]:
+        tail = build.zext(step.entry(step.array(1), e), _I64)
         distance = step.load(rows, tail)
         through = build.add(distance, step.spread(step.entry(step.array(2), e)))
-        tight = build.icmp_signed("==", through, here)
-        hops = step.load(rows, tail, 1)
-        better = build.and_(tight, build.icmp_signed("<", hops, best))
-        number = step.spread(build.trunc(build.sub(e, first), _I32))
-        lesser = [
-            build.select(build.icmp_signed("<", value, so_far), value, so_far)
-            for value, so_far in zip((through, distance), lowest, strict=True)
-        ]
-        following = build.add(e, word(1))
-        return following, build.select(better, hops, best), build.select(better, number, taken), *lesser
+        code = step.spread(build.trunc(build.sub(word(-2), e), _I32))
+        return [build.add(e, word(1)), *body(code, tail, distance, through, *values)]
 
-    starts = first, constant(_LARGEST), constant(-1), constant(_LARGEST), constant(_LARGEST)
-    _, _, taken, least, nearest = step.repeat(starts, lambda e, *_: build.icmp_signed("<", e, last), compared)
-    return here, taken, build.icmp_signed("<", least, here), nearest
+    return step.repeat([first, *starts], lambda e, *_: build.icmp_signed("<", e, last), compared)[1:]
 
 
 @intrinsic
-def find_arcs(typingctx, place, tails, weights, sums, limited, taken):  # type: ignore[no-untyped-def]
-    """Find the last arc of the path to a vertex in each lane.
+def find_arcs(typingctx, place, tails, weights, lines, limited, begun):  # type: ignore[no-untyped-def]
+    """Find the last arc of the path to a vertex in each lane, and write its code to the line of hops.
 
-    ``place`` is (first, last, v): the arcs ``first`` to ``last`` - 1 lead into ``v``.  ``sums`` are those of
-    :func:`add_arcs`.  ``taken``, int32, shape (16,), receives the number of the arc, counted from ``first``.  It
-    receives -1 where there is no path, and where the vertex is the source.  Returns a word with a bit for each lane
-    that holds no shortest distance.
+    ``place`` is (first, last, v): the arcs ``first`` to ``last`` - 1 lead into ``v``.  ``lines``: distances, int32,
+    shape (n, 16), and lines, int32, shape (n, 1 + k, 16).  ``begun`` has a bit for each lane whose source is ``v``.
 
-    Distances that overflowed their type are found, too: at least one vertex of such a row gets a bit.  Assume the
-    contrary, that none does.  Then all distances of the row lie below ``FAR``.  None is negative: weights are not, so
-    the tail of the arc taken is no farther than its head, and the arcs taken lead back to the source, whose distance is
-    0.  So no sum here has overflowed, each distance is the length of a path, and no arc gives less.  A vertex without a
-    distance to which a path leads gets a bit, however long the path is, unless distances beyond a cutoff are left out.
+    Returns two words: the lanes that hold no shortest distance, and the lanes in which several arcs are tight, so that
+    :func:`choose_arcs` has to choose one of them.
+
+    Distances that overflowed their type are found, too: at least one vertex of such a row gets a bit, here or where
+    clusters are joined.  Assume the contrary, that none does.  Then all distances of the row lie below ``FAR``.  None
+    is negative: weights are not, so the tail of the arc found is no farther than its head, and the arcs found lead back
+    to the source, whose distance is 0.  So no sum here has overflowed, each distance is the length of a path, and no
+    arc gives less.  A vertex without a distance to which a path leads gets a bit, however long the path is, unless
+    distances beyond a cutoff are left out.
     """
-    signature = types.int64(place, tails, weights, sums, limited, taken)
+    signature = types.UniTuple(types.int64, 2)(place, tails, weights, lines, limited, begun)
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        step, v = Step(context, builder, signature, args), builder.extract_value(args[0], 2)
-        lines, zero = step.array(3, 0), constant(0)
-        here, arcs, shorter, nearest = _compared(step)
-        hops = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)), 1)
-        reached = builder.icmp_signed("<", here, constant(FAR))
-        searched = builder.and_(reached, builder.icmp_signed("!=", hops, zero))
-        arcs = builder.select(searched, arcs, constant(-1))
-        builder.store(arcs, step.rows(step.array(5)), align=4)
-        missing = builder.and_(searched, builder.icmp_signed("<", arcs, zero))
-        every = builder.icmp_signed("==", step.spread(builder.trunc(args[4], _I32)), zero)
-        lost = builder.and_(every, builder.icmp_signed("<", nearest, constant(FAR)))
-        wrong = builder.or_(missing, builder.select(reached, shorter, lost))
-        return step.bits(builder.or_(wrong, builder.icmp_signed(">", here, constant(FAR))))
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step, v, zero = Step(context, build, signature, args), build.extract_value(args[0], 2), constant(0)
+        rows, lines, none = step.rows(step.array(3, 0)), step.array(3, 1), ir.Constant(_MASK, [0] * LANES)
+        here = step.load(rows, v)
+
+        def least(one: Any, other: Any) -> Any:
+            return build.select(build.icmp_signed("<", one, other), one, other)
+
+        def body(code: Any, _: Any, distance: Any, through: Any, *so_far: Any) -> list[Any]:
+            codes, found, several, shortest, nearest = so_far
+            tight = build.icmp_signed("==", through, here)
+            several = build.or_(several, build.and_(found, tight))
+            found, codes = build.or_(found, tight), build.select(tight, code, codes)
+            return [codes, found, several, least(through, shortest), least(distance, nearest)]
+
+        starts = constant(-1), none, none, constant(_LARGEST), constant(_LARGEST)
+        codes, found, several, shortest, nearest = _searched(step, starts, body)
+        source = build.bitcast(build.trunc(args[5], _I16), _MASK)
+        reached = build.icmp_signed("<", here, constant(FAR))
+        searched = build.and_(reached, build.not_(source))
+        codes = build.select(searched, codes, build.select(source, zero, constant(-1)))
+        build.store(codes, step.at(step.rows(lines), build.mul(v, step.extent(lines, 1))), align=64)
+        every = build.icmp_signed("==", step.spread(build.trunc(args[4], _I32)), zero)
+        lost = build.and_(every, build.icmp_signed("<", nearest, constant(FAR)))
+        wrong = build.select(reached, build.icmp_signed("<", shortest, here), lost)
+        wrong = build.or_(wrong, build.and_(searched, build.not_(found)))
+        wrong = build.or_(wrong, build.icmp_signed(">", here, constant(FAR)))
+        told = [step.bits(wrong), step.bits(build.and_(searched, several))]
+        return context.make_tuple(build, signature.return_type, told)
+
+    return signature, codegen
+
+
+@intrinsic
+def choose_arcs(typingctx, place, tails, weights, lines, lanes):  # type: ignore[no-untyped-def]
+    """Choose, of several tight arcs, the one whose tail has the fewest hops, and of ties the first, and write its code.
+
+    The arguments are those of :func:`find_arcs`; ``lanes`` is the set of lanes in which arcs are chosen if ``v`` is not
+    summed.  A tail that is not summed has fewer than 0 hops, so it comes before those that are.
+    """
+    signature = types.void(place, tails, weights, lines, lanes)
+
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step, v = Step(context, build, signature, args), build.extract_value(args[0], 2)
+        distances, lines = step.rows(step.array(3, 0)), step.array(3, 1)
+        rows, width, here = step.rows(lines), step.extent(lines, 1), step.load(distances, v)
+        own = build.mul(v, width)
+        before = step.load(rows, own)
+        mine = build.bitcast(build.trunc(args[4], _I16), _MASK)
+        mine = build.and_(mine, build.icmp_signed("<", before, constant(-1)))
+
+        def body(code: Any, tail: Any, _: Any, through: Any, codes: Any, fewest: Any) -> list[Any]:
+            hops = step.load(rows, build.mul(tail, width))
+            better = build.and_(build.icmp_signed("==", through, here), build.icmp_signed("<", hops, fewest))
+            better = build.and_(better, mine)
+            return [build.select(better, code, codes), build.select(better, hops, fewest)]
+
+        codes, _ = _searched(step, [before, constant(_LARGEST)], body)
+        build.store(codes, step.at(rows, own), align=64)
+        return context.get_dummy_value()
 
     return signature, codegen
 
@@ -208,69 +244,87 @@ def _added(step: Step, which: int, tail: Any, arc: Any, v: Any, mine: Any) -> No
 
     ``which`` is 0 for the quantities that are whole numbers, and 1 for fractions.
     """
-    build, sums, amounts = step.build, step.array(3, which), step.array(2, which)
-    kind = _I32 if which == 0 else ir.DoubleType()
-    rows, width, count = step.rows(sums, kind), step.extent(sums, 1), step.extent(amounts, 1)
-    skip = word(0 if which else SKIPPED)
-    base, target = (build.add(build.mul(x, width), skip) for x in (tail, v))
-    row, every = build.mul(arc, count), build.icmp_signed("==", step.bits(mine), word(2**LANES - 1))
-    some, whole, part, done = step.blocks("some", "whole", "part", "added")
-    build.cbranch(build.icmp_signed(">", count, word(0)), some, done)
-    build.position_at_end(some)
-    build.cbranch(every, whole, part)
-    for block in (whole, part):
-        build.position_at_end(block)
-        k = build.phi(_I64)
-        k.add_incoming(word(0), some)
-        before, amount = step.load(rows, base, k), step.spread(step.entry(amounts, row, k))
+    build, sums, amounts = step.build, step.array(3, 1 + which), step.array(2, which)
+    rows, count = step.rows(sums, ir.DoubleType() if which else _I32), step.extent(amounts, 1)
+    base, target = (build.mul(x, step.extent(sums, 1)) for x in (tail, v))
+    row, skip = build.mul(arc, count), 0 if which else SKIPPED
+
+    def added(k: Any) -> list[Any]:
+        before, amount = step.load(rows, base, k, skip), step.spread(step.entry(amounts, row, k))
         total = build.fadd(before, amount) if which else build.add(before, amount)
-        if block is part:
-            total = build.select(mine, total, step.load(rows, target, k))
-        build.store(total, step.at(rows, target, k), align=64)
-        following = build.add(k, word(1))
-        k.add_incoming(following, block)
-        build.cbranch(build.icmp_signed("<", following, count), block, done)
-    build.position_at_end(done)
+        total = build.select(mine, total, step.load(rows, target, k, skip))
+        build.store(total, step.at(rows, target, k, skip), align=64)
+        return [build.add(k, word(1))]
+
+    step.repeat([word(0)], lambda k: build.icmp_signed("<", k, count), added)
 
 
 @intrinsic
-def add_arcs(typingctx, place, tails, quantities, sums, taken):  # type: ignore[no-untyped-def]
-    """Sum hops and quantities of a vertex over the arcs that :func:`find_arcs` found.
+def add_arcs(typingctx, place, tails, quantities, space):  # type: ignore[no-untyped-def]
+    """Sum hops and quantities of a vertex over the arcs whose codes are in its line of hops.
 
-    ``place``, ``tails`` and ``taken`` are those of :func:`find_arcs`.  ``quantities``: of shapes (arcs, k), int32, and
-    (arcs, l), float64.  ``sums``: the lines, int32, shape (n, 2 + k, 16), and float64, shape (n, l, 16).  Returns a
-    word with a bit for each lane in which the tail of the arc is not summed yet; hops become -1 there.
+    ``place`` is (v, lanes): the vertex, and the set of lanes for which it is visited.  ``quantities``: of shapes (arcs,
+    k), int32, and (arcs, l), float64.  ``space``: distances; lines, int32, shape (n, 1 + k, 16); and float64, shape (n,
+    l, 16).
+
+    Returns three words: the lanes in which the tail of the arc is not summed yet, where codes stay; of these, some of
+    ``lanes`` that wait for the same tail, if any do; and that tail.
     """
-    signature = types.int64(place, tails, quantities, sums, taken)
+    signature = types.UniTuple(types.int64, 3)(place, tails, quantities, space)
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        step = Step(context, builder, signature, args)
-        (first, _, v), tails, lines, taken = step.numbers(0, 3), step.array(1), step.array(3, 0), step.array(4)
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step = Step(context, build, signature, args)
+        (v, lanes), tails, lines = step.numbers(0, 2), step.array(1), step.array(3, 1)
         rows, width = step.rows(lines), step.extent(lines, 1)
-        arcs = builder.load(step.rows(taken), align=4)
+        place = build.mul(v, width)
+        codes = step.load(rows, place)
+        entries = build.bitcast(step.at(rows, place), _I32.as_pointer())
 
-        def added(left: Any, hops: Any, waiting: Any) -> tuple[Any, ...]:
-            number = step.entry(taken, builder.cttz(left, ir.Constant(ir.IntType(1), 1)))
-            mine = builder.icmp_signed("==", arcs, step.spread(number))
-            arc = builder.add(first, builder.sext(number, _I64))
-            tail = builder.zext(step.entry(tails, arc), _I64)
-            reached = step.load(rows, builder.mul(tail, width), 1)
-            waits = builder.icmp_signed("<", reached, constant(0))
-            more = builder.select(waits, constant(-1), builder.add(reached, constant(1)))
+        def added(left: Any, hops: Any, waiting: Any, wanted: Any, last: Any) -> tuple[Any, ...]:
+            code = build.load(step.at(entries, build.cttz(left, ir.Constant(ir.IntType(1), 1))))
+            same = build.icmp_signed("==", codes, step.spread(code))
+            arc = build.sub(word(-2), build.sext(code, _I64))
+            tail = build.zext(step.entry(tails, arc), _I64)
+            reached = step.load(rows, build.mul(tail, width))
+            ready = build.icmp_signed(">=", reached, constant(0))
+            mine = build.and_(same, ready)
             for which in (0, 1):
                 _added(step, which, tail, arc, v, mine)
-            others = builder.and_(left, builder.not_(step.bits(mine)))
-            waiting = builder.or_(waiting, step.bits(builder.and_(mine, waits)))
-            return others, builder.select(mine, more, hops), waiting
+            hops = build.select(mine, build.add(reached, constant(1)), hops)
+            unready = step.bits(build.and_(same, build.not_(ready)))
+            earlier = build.icmp_signed("!=", wanted, word(0))
+            return (
+                build.and_(left, build.not_(step.bits(same))),
+                hops,
+                build.or_(waiting, unready),
+                build.select(earlier, wanted, build.and_(unready, lanes)),
+                build.select(earlier, last, tail),
+            )
 
-        place = builder.mul(v, width)
-        left = step.bits(builder.icmp_signed(">=", arcs, constant(0)))
-        starts = left, step.load(rows, place, 1), word(0)
-        _, hops, waiting = step.repeat(starts, lambda left, *_: builder.icmp_signed("!=", left, word(0)), added)
-        builder.store(hops, step.at(rows, place, 1), align=64)
-        return waiting
+        starts = step.bits(build.icmp_signed("<", codes, constant(-1))), codes, word(0), word(0), word(0)
+        found = step.repeat(starts, lambda left, *_: build.icmp_signed("!=", left, word(0)), added)
+        build.store(found[1], step.at(rows, place), align=64)
+        return context.make_tuple(build, signature.return_type, found[2:])
 
     return signature, codegen
+
+
+@intrinsic
+def fetch_lines(typingctx, lines, v):  # type: ignore[no-untyped-def]
+    """Ask the processor for the first two lines of a vertex, which will be read soon."""
+
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step = Step(context, build, signature, args)
+        lines = step.array(0)
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
+        fetch = build.module.globals.get("llvm.prefetch.p0i8") or ir.Function(build.module, kind, "llvm.prefetch.p0i8")
+        for k in range(2):
+            place = step.at(step.rows(lines), build.mul(args[1], step.extent(lines, 1)), k)
+            build.call(fetch, [build.bitcast(place, byte), *(ir.Constant(_I32, x) for x in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(lines, v), codegen
 
 
 def transposed(build: Any, rows: list[Any]) -> list[Any]:
@@ -288,24 +342,21 @@ def transposed(build: Any, rows: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def take_square(typingctx, rows, places, first, lines):  # type: ignore[no-untyped-def]
-    """lines[first + j, 0, k] <- rows[places[k], first + j], and lines[first + j, 1, k] <- -1, for 16 values of j."""
+def take_square(typingctx, rows, places, first, numbers, distances):  # type: ignore[no-untyped-def]
+    """distances[numbers[first + j], k] <- rows[places[k], first + j], for 16 values of j."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         step = Step(context, builder, signature, args)
-        rows, places, lines = step.array(0), step.array(1), step.array(3)
+        rows, places, numbers, distances = (step.array(k) for k in (0, 1, 3, 4))
         found = []
         for k in range(LANES):
             row = builder.mul(step.entry(places, word(k)), step.extent(rows, 1))
             found.append(builder.load(builder.bitcast(step.at(rows.data, row, args[2]), _ROW.as_pointer()), align=4))
-        out, width = step.rows(lines), step.extent(lines, 1)
         for j, line in enumerate(transposed(builder, found)):
-            at = builder.mul(builder.add(args[2], word(j)), width)
-            builder.store(line, step.at(out, at), align=64)
-            builder.store(constant(-1), step.at(out, at, 1), align=64)
+            builder.store(line, step.at(step.rows(distances), step.entry(numbers, args[2], j)), align=64)
         return context.get_dummy_value()
 
-    return types.void(rows, places, first, lines), codegen
+    return types.void(rows, places, first, numbers, distances), codegen
 
 
 def give_rows(step: Step, square: list[Any], places: Sequence[Any], out: tuple[Any, Any, Any]) -> None:
@@ -329,7 +380,7 @@ def give_square(typingctx, lines, sums, columns, none, places, out):  # type: ig
     """out[places[j], k, first + i] <- line ``own`` of vertex vertices[first + i] in lane j, for 16 values of i.
 
     The tuples are: ``sums`` (array, own), ``columns`` (vertices, first) with vertices as int64, and ``out`` (array, k).
-    Entries without a distance become ``none``.
+    Entries with -1 hops, which have no path, become ``none``.
     """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -340,9 +391,9 @@ def give_square(typingctx, lines, sums, columns, none, places, out):  # type: ig
         none, found = step.spread(args[3]), []
         for i in range(LANES):
             v = step.entry(vertices, first, i)
-            here = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)))
+            hops = step.load(step.rows(lines), builder.mul(v, step.extent(lines, 1)))
             total = step.load(step.rows(sums, kind), builder.mul(v, step.extent(sums, 1)), own)
-            found.append(builder.select(builder.icmp_signed("==", here, constant(FAR)), none, total))
+            found.append(builder.select(builder.icmp_signed("==", hops, constant(-1)), none, total))
         give_rows(step, found, [step.entry(places, word(j)) for j in range(LANES)], (out, k, first))
         return context.get_dummy_value()
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.graph.ordering import fixed
 from engine.model.rows import Array
 from storage.graph.graph import Graph
 
@@ -21,30 +22,22 @@ LANES: Final = 16
 FAR: Final = 2**30 - 1
 #: Fewer rows than this are summed one by one, which then takes less time than side by side.
 LEAST_ROWS: Final = 5
-#: Number of rows after which the vertices are sorted again.
-SAME_ORDER: Final = 64
-#: The largest number of classes into which the vertices are sorted by distance.
-CLASSES: Final = 2**16
-#: Arcs are copied in the order of the vertices if a graph has at most this number of arcs per vertex.
-SPARSE: Final = 8
 #: The largest cluster, in vertices; a cluster is a set of vertices that arcs of length zero join.  In graphs with a
 #: larger cluster, rows are summed one by one.
 CLUSTER: Final = 16
 
 
-def lane_bytes(n: int, arcs: int, terminals: int, wholes: int, fractions: int) -> int:
+def lane_bytes(n: int, terminals: int, wholes: int, fractions: int) -> int:
     """Return the bytes that one thread works with.
 
     Args:
         n: number of vertices.
-        arcs: number of arcs.
         terminals: number of terminals.
         wholes: number of quantities whose sums are int32.
         fractions: number of quantities whose sums are float64.
     """
     lines = (n + terminals) * LANES * (4 * (2 + wholes) + 8 * fractions)
-    moved = arcs * (8 + 4 * wholes + 8 * fractions) if arcs <= SPARSE * n else 0
-    return lines + moved + LANES * 4 * n + 29 * n + 8 * CLASSES
+    return lines + LANES * 4 * n + 19 * n
 
 
 class LaneSums:
@@ -62,14 +55,17 @@ class LaneSums:
     def __init__(
         self, graph: Graph, weights: Array, unit: float, quantities: tuple[Array, Array], columns: Indices
     ) -> None:
-        self._n, self._terminals, self._unit, self._columns = graph.n, graph.terminals, unit, columns
-        every = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
-        self._clusters = _clusters(graph.n, every, graph.heads, (weights == 0) & (every >= graph.terminals))
-        into, tails, order = arcs_into(graph)
+        from engine.rows._lane_sums import number_vertices
+
+        self._n, self._terminals, self._unit = graph.n, graph.terminals, unit
+        self._numbers = np.empty(graph.n, np.int64)
+        number_vertices(fixed(graph.indptr), fixed(graph.heads), graph.terminals, self._numbers)
+        self._columns, (into, tails, order) = self._numbers[columns], arcs_into(graph, self._numbers)
         lengths = np.minimum(weights, FAR + 1).astype(np.int32)[order]
+        heads = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(into))
+        self._clusters = _clusters(graph.n, tails, heads, (lengths == 0) & (tails < graph.n))
         own, other = (values[order] for values in quantities)
         self._graph = (into, tails, lengths), (own, other)
-        self._moves = graph.arcs <= SPARSE * graph.n
         self._spaces = KeptSpaces(self._new_space)
 
     @staticmethod
@@ -81,7 +77,7 @@ class LaneSums:
             graph: the graph.
             weights: shape (arcs,): the weights in units.
         """
-        if graph.arcs == 0 or weights.min() < 0:
+        if not 0 < graph.arcs < FAR or weights.min() < 0:  # codes of arcs are int32
             return False
         every = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
         _, begins, _ = _clusters(graph.n, every, graph.heads, (weights == 0) & (every >= graph.terminals))
@@ -111,7 +107,7 @@ class LaneSums:
         from engine.rows._lane_sums import sum_lanes, whole_rows
 
         (sources, rows, none), count = searched, side_by_side(len(which), LANES)
-        order = by_nearness(which[:count], sources, rows, LANES)
+        order, begins = by_nearness(which[:count], sources, rows, LANES), self._numbers[sources]
         with self._spaces.one() as (buffer, space):
             for first in range(0, count, LANES):
                 some = order[np.minimum(np.arange(first, first + LANES), count - 1)]
@@ -121,37 +117,25 @@ class LaneSums:
                     if not whole_rows(rows, some, unit, none, buffer):
                         return 0, -1, -1
                     own, numbers = buffer, np.arange(LANES)
-                block = own, numbers, np.ascontiguousarray(sources[some]), int(limited)
-                anew = 0 if first % SAME_ORDER else 1 + self._moves
-                given = block, anew, self._graph, self._clusters, space, (some, self._columns, *wanted)
-                lane, vertex = sum_lanes(*given)
+                block = own, numbers, begins[some], self._numbers, int(limited)
+                lane, v = sum_lanes(block, self._graph, self._clusters, space, (some, self._columns, *wanted))
                 if lane >= 0:
-                    return first, int(some[lane]), vertex
+                    return first, int(some[lane]), int(np.flatnonzero(self._numbers == v)[0])
         return count, -1, -1
 
     def _new_space(self) -> tuple[Any, ...]:
-        n, (arcs, quantities) = self._n, self._graph
+        n, (own, other) = self._n, self._graph[1]
         every = n + self._terminals
-        lines = aligned((every, 2 + quantities[0].shape[1], LANES), np.int32)
-        lines[n:, 0], lines[n:, 1:] = FAR, -1
-        sums = aligned((every, quantities[1].shape[1], LANES), np.float64)
+        distances, lines = aligned((every, LANES), np.int32), aligned((every, 1 + own.shape[1], LANES), np.int32)
+        distances[n:], lines[n:] = FAR, -1
+        sums = aligned((every, other.shape[1], LANES), np.float64)
         orders = (
             np.arange(n, dtype=np.int32),
             np.empty(n, np.int32),
             np.empty(n, np.uint8),
             np.empty((n + 1, 2), np.int32),
         )
-        starts = np.empty(min(CLASSES, 2 * n) + 2, np.int64)
-        moved: tuple[Any, ...] = self._graph
-        if self._moves:
-            moved = tuple(map(np.empty_like, arcs)), tuple(map(np.empty_like, quantities))
-        return np.empty((LANES, n), np.int32), (
-            (lines, sums),
-            orders,
-            starts,
-            np.arange(n, dtype=np.int32),
-            moved,
-        )
+        return np.empty((LANES, n), np.int32), ((distances, lines, sums), orders, np.empty(n, np.uint16))
 
 
 class KeptSpaces:
@@ -181,14 +165,22 @@ def side_by_side(count: int, lanes: int) -> int:
     return count - (left if left < LEAST_ROWS else 0)
 
 
-def arcs_into(graph: Graph) -> tuple[Array, Array, Indices]:
-    """Return where the arcs into each vertex begin, their tails, which ascend for each vertex, and the numbers of these
-    arcs in the graph.  The tail of an arc out of terminal t is n + t.
+def arcs_into(graph: Graph, numbers: Indices) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
+    """Return where the arcs into each vertex begin, their tails, and the numbers of these arcs in the graph.
+
+    The tail of an arc out of terminal t is n + t.  The tails of the arcs into a vertex ascend by their numbers in the
+    graph.
+
+    Args:
+        graph: the graph.
+        numbers: shape (n,): the new number of each vertex; terminals keep theirs.
     """
-    order = np.argsort(graph.heads, kind="stable")  # stable, so tails ascend among the arcs into a vertex
-    every = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
-    tails = np.where(every < graph.terminals, every + np.int32(graph.n), every)[order]
-    into = np.concatenate(([0], np.cumsum(np.bincount(graph.heads, minlength=graph.n)))).astype(np.int64)
+    heads = numbers.astype(np.int32)[graph.heads]
+    order = np.argsort(heads, kind="stable")  # stable, so tails ascend among the arcs into a vertex
+    begins = numbers.astype(np.int32)
+    begins[: graph.terminals] += np.int32(graph.n)
+    tails = np.repeat(begins, np.diff(graph.indptr))[order]
+    into = np.concatenate(([0], np.cumsum(np.bincount(heads, minlength=graph.n)))).astype(np.int64)
     return into, tails, order
 
 

@@ -48,7 +48,7 @@ class HopSums:
 
     def __init__(self, graph: Graph, unit: float, quantities: tuple[Array, Array], columns: Indices) -> None:
         self._n, self._terminals, self._unit, self._columns = graph.n, graph.terminals, unit, columns
-        into, tails, order = arcs_into(graph)
+        into, tails, order = arcs_into(graph, np.arange(graph.n))
         own, other = (values[order] for values in quantities)
         self._graph = (into, tails), (own, other)
         self._spaces = KeptSpaces(self._new_spaces)

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.graph.ordering import fixed
 from engine.model.dtypes import WORK_TYPES
 from engine.rows import lane_sums
+from engine.rows._lane_sums import number_vertices
 from engine.rows._lane_vectors import FAR, LANES
-from engine.rows.lane_sums import LEAST_ROWS, SAME_ORDER, LaneSums
+from engine.rows.lane_sums import LEAST_ROWS, LaneSums, lane_bytes
 from engine.rows.sums import PathSums
 from storage.errors import SolveFailed
 from storage.graph.graph import Graph, build_graph
@@ -86,7 +88,7 @@ def test_rows_side_by_side_are_summed_as_the_walk_sums_them(kind, seed):
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     n = int(rng.integers(2, 90))
     graph, limited = random_graph(rng, kind, n), bool(rng.integers(2))
-    count = int(rng.integers(0, 2 * SAME_ORDER // LANES) * LANES + rng.integers(LEAST_ROWS, LANES + 1))
+    count = int(rng.integers(0, 8) * LANES + rng.integers(LEAST_ROWS, LANES + 1))
     sources = np.sort(rng.integers(0, n, count)) if rng.random() < 0.5 else rng.integers(0, n, count)
     rows = rows_from(graph, sources)
     if limited:
@@ -98,19 +100,6 @@ def test_rows_side_by_side_are_summed_as_the_walk_sums_them(kind, seed):
         found, wanted = (way.of(sources, typed(rows, dtype)) for way in (beside, walk))
         for name in graph.quantities:
             assert np.array_equal(found[name], wanted[name]), (dtype, name)
-
-
-def test_arcs_are_not_moved_where_there_are_many(monkeypatch):
-    rng = np.random.default_rng(0)
-    graph = random_graph(rng, "ties", 60)
-    sources = rng.integers(0, 60, 70)
-    rows = typed(rows_from(graph, sources), "int32")
-    found = []
-    for most in (0, 100):
-        monkeypatch.setattr(lane_sums, "SPARSE", most)
-        found.append(ways(graph, "int32")[0].of(sources, rows))
-    for name in graph.quantities:
-        assert np.array_equal(found[0][name], found[1][name])
 
 
 def outcome(way: PathSums, sources: np.ndarray, rows: np.ndarray) -> dict[str, list[list[float]]]:
@@ -184,6 +173,63 @@ def test_the_row_with_the_wrong_entry_is_named():
         other[i, i] = 1
         with pytest.raises(SolveFailed, match=f"the entry from {i} to {i} is not"):
             beside.of(sources, other)
+
+
+@pytest.mark.parametrize("terminals", [0, 7])
+def test_the_vertex_with_the_wrong_entry_is_named(terminals):
+    """The kernels number vertices in another way than the graph."""
+    rng = np.random.default_rng(2)
+    ends = rng.permutation(50)
+    graph, _ = build_graph(
+        ends[:1].repeat(49), ends[1:], rng.integers(1, 9, 49), n=50, directed=False, quantities={"q": [1] * 49}
+    )
+    graph = replace(graph, terminals=terminals if ends[0] >= terminals else 0)
+    beside, _ = ways(graph, "int32")
+    sources = ends[1:21]
+    rows = typed(rows_from(graph, sources), "int32")
+    for i, v in ((0, ends[30]), (19, ends[44]), (7, ends[8]), (8, ends[7])):
+        for wrong in (rows[i, v] + 1, rows[i, v] - 1, FAR):
+            other = rows.copy()
+            other[i, v] = wrong
+            if sources[i] != v and wrong > 0:
+                with pytest.raises(SolveFailed, match=f"the entry from {sources[i]} to {v} is not"):
+                    beside.of(sources, other)
+
+
+@pytest.mark.parametrize("terminals", [0, 20])
+def test_vertices_are_numbered_along_paths(terminals):
+    """Neighbours on a road have numbers near each other, also where the file has them in any order."""
+    rng = np.random.default_rng(3)
+    order = rng.permutation(400)
+    graph, _ = build_graph(order[:-1], order[1:], [1] * 399, n=400, directed=False)
+    numbers = np.empty(400, np.int64)
+    number_vertices(fixed(graph.indptr), fixed(graph.heads), terminals, numbers)
+    assert np.array_equal(np.sort(numbers), np.arange(400))
+    assert np.array_equal(numbers[:terminals], np.arange(terminals))
+    apart = np.abs(np.diff(numbers[order[order >= terminals]]))
+    assert np.mean(apart == 1) > 0.9
+
+
+def test_vertices_are_visited_later_in_the_order_in_which_they_were_finished():
+    """Rows from near sources then need few further visits."""
+    graph, _ = build_graph(
+        np.arange(299), np.arange(1, 300), [2] * 299, n=300, directed=True, quantities={"q": [1] * 299}
+    )
+    beside, _ = ways(graph, "int32")
+    sources = np.zeros(LANES, np.int64)
+    beside.of(sources, typed(rows_from(graph, sources), "int32"))
+    with beside._lanes._spaces.one() as (_, (_, orders, _)):
+        numbers = beside._lanes._numbers
+        assert np.array_equal(orders[0], numbers)  # from the source to the end
+
+
+@pytest.mark.parametrize("terminals", [0, 30])
+def test_the_memory_of_a_thread_is_counted(terminals):
+    graph = replace(random_graph(np.random.default_rng(1), "far", 400), terminals=terminals)
+    beside, _ = ways(graph, "int32")
+    buffer, (lines, orders, ties) = beside._lanes._new_space()
+    held = sum(array.nbytes for array in (buffer, *lines, *orders, ties))
+    assert lane_bytes(graph.n, terminals, 2, 1) == pytest.approx(held, abs=1000)
 
 
 @pytest.mark.parametrize(("last", "walked"), [(FAR - 1, False), (FAR, True)])

@@ -274,7 +274,7 @@ class Launcher:
     def squares(self, d: Any) -> bool:
         """Queue repeated squaring of ``d`` in one cooperative launch; returns False if the device cannot run it."""
         n, itemsize = d.shape[0], self.word.itemsize
-        rows = 16 if n > 128 else 8
+        rows = 16 if n > 128 and itemsize == 4 else 8
         padded = _round_up(n, 32)
         blocks, shared = padded // rows * (padded // 32), power_shared(rows, padded, itemsize)
         if n > POWER_MOST:

@@ -154,6 +154,8 @@ def _is_asked_for(name: str, arithmetic: Arithmetic) -> bool:
         return arithmetic.name == "Int32"
     if name == "passing":  # this kernel compares lengths of paths, which is exact for whole numbers only
         return arithmetic.name in ("Int32", "Uint16")
+    if name == "power16":  # in 64 bits its memory would not fit the multiprocessors of compute capability 7.0
+        return arithmetic.word == 4
     if name.endswith("_widened"):
         return arithmetic.name == "Uint16"
     return arithmetic.name != "Float32Signed" or name not in _SEARCHES

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -99,8 +100,8 @@ def run(program: Path, caches: Path, words: list[str]) -> dict[str, Any]:
     return {"wall": wall, **json.loads(done.stdout)}
 
 
-def measure(programs: dict[str, Path], rows: list[Row], fast: Path, rome: Path) -> list[dict[str, Any]]:
-    """Run all rows of all programs."""
+def measure(programs: dict[str, Path], rows: list[Row], fast: Path, rome: Path) -> Iterator[list[dict[str, Any]]]:
+    """Run all rows of all programs; yields what was found so far, after each row."""
     found: list[dict[str, Any]] = []
     for row in rows:
         file = make_graph(row.graph, fast) if isinstance(row.graph, int) else rome
@@ -127,7 +128,7 @@ def measure(programs: dict[str, Path], rows: list[Row], fast: Path, rome: Path) 
                 })  # fmt: skip
                 print(json.dumps(found[-1]), flush=True)
         assert len({json.dumps(one) for one in sums.values()}) <= 1, f"{row.key}: the programs disagree: {sums}"
-    return found
+        yield found
 
 
 def table(record: dict[str, Any]) -> list[str]:
@@ -164,11 +165,12 @@ def main() -> None:
     rows = [row for row in ROWS if row.key in given.rows.split(",")]
     if given.once:
         rows = [Row(row.key, row.what, row.graph, row.words, 0, row.verb) for row in rows]
+    record: dict[str, Any] = {"what": "whole commands", "date": time.strftime("%Y-%m-%d"), "programs": list(programs)}
     with tempfile.TemporaryDirectory(dir=given.fast, prefix="commands-") as folder:
-        found = measure(programs, rows, Path(folder), given.rome.resolve())
-    record = {"what": "whole commands", "date": time.strftime("%Y-%m-%d"), "programs": list(programs), "rows": found}
-    if given.out:
-        given.out.write_text(json.dumps(record, indent=1) + "\n")
+        for found in measure(programs, rows, Path(folder), given.rome.resolve()):
+            record["rows"] = found
+            if given.out:  # after each row, so that a run that is cut off keeps the rows before
+                given.out.write_text(json.dumps(record, indent=1) + "\n")
     print("\n".join(table(record)))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.devices.cuda.context import modules
+from engine.devices.cuda.context import Modules, modules
 from engine.devices.cuda.launch import Copy, Launcher
 from engine.model.dtypes import WORK_TYPES
 from tests.gpu.samples import KINDS, closure, entries, product, weights
@@ -230,6 +230,33 @@ def test_squares(cupy: Any, dtype: str, signed: bool, extra: int, offset: int) -
                 np.testing.assert_array_equal(there.get(), expected, err_msg=str(n))
                 there[:] = 77
                 assert (whole == 77).all(), "entries beside the matrix were written"
+
+
+@pytest.mark.parametrize(("dtype", "signed"), KINDS)
+def test_a_device_with_64_kib_of_shared_memory(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, signed: bool
+) -> None:
+    """Compute capability 7.5 has no more for a thread block: no kernel asks for more, and all answers are right."""
+    launcher, asked, get = _launcher(dtype, signed), [], Modules.get
+
+    def noted(self: Modules, name: str, arithmetic: Any, shared: int = 0) -> Any:
+        asked.append(shared)
+        return get(self, name, arithmetic, shared)
+
+    monkeypatch.setattr(Modules, "get", noted)
+    monkeypatch.setattr(launcher.modules, "shared", 2**16)
+    for n in (5, 64, 65, 96, 129, 200, 256, 700):
+        d = weights(RNG(n), n, dtype, share=3 / n)
+        there = cupy.asarray(d)
+        took = launcher.squares(there)
+        assert took == (n <= (160 if dtype == "float64" else 256)), n
+        if not took:
+            launcher.close(there)
+        np.testing.assert_array_equal(there.get(), closure(d), err_msg=str(n))
+        there = cupy.asarray(d)
+        launcher.close(there)
+        np.testing.assert_array_equal(there.get(), closure(d), err_msg=str(n))
+    assert max(asked) <= 2**16
 
 
 def test_squares_tell_their_steps_apart(cupy: Any) -> None:

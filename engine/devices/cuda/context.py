@@ -101,6 +101,7 @@ class Modules:
 
     Attributes:
         loaded: number of modules that were compiled ahead and loaded.
+        shared: the most bytes of shared memory that a thread block may ask for.
     """
 
     def __init__(self, device: int = 0) -> None:
@@ -122,6 +123,7 @@ class Modules:
         self.capability = (major, minor)
         properties = self.cupy.cuda.runtime.getDeviceProperties(device)
         self.multiprocessors = int(properties["multiProcessorCount"])
+        self.shared = int(properties["sharedMemPerBlockOptin"])
 
     def get(self, name: str, arithmetic: Arithmetic, shared: int = 0) -> Any:
         """Return a kernel, loaded or compiled at the first call.

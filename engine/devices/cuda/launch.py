@@ -231,7 +231,7 @@ class Launcher:
 
         Args:
             d: one matrix, shape (n, n), or a stack of them, shape (graphs, n, n).
-            side: side of a tile, 32 or 64; None for the faster one.
+            side: side of a tile, 32 or 64; None for the faster one of those for which the device has shared memory.
             blocks: the number of thread blocks; None for the best number.
             group: the number of graphs that are solved concurrently; None for all.
         """
@@ -240,7 +240,9 @@ class Launcher:
         if n == 0 or graphs == 0:
             return
         if side is None:
-            side = 32 if n <= 32 or (64 < n <= _SMALL and graphs == 1) else 64
+            small = n <= 32 or (64 < n <= _SMALL and graphs == 1)
+            # in 64 bits the larger tiles are more than a thread block of compute capability 7.5 may ask for
+            side = 32 if small or (n > 64 and single_shared(64, self.dtype.itemsize) > self.modules.shared) else 64
         tiles = -(-n // side)
         lone, wide = tiles == 1, side == 64 and graphs == 1 and _WIDE[0] <= n <= _WIDE[1]
         name = f"lone{side}" if lone else "single64wide" if wide else f"single{side}"
@@ -277,10 +279,10 @@ class Launcher:
         rows = 16 if n > 128 and itemsize == 4 else 8
         padded = _round_up(n, 32)
         blocks, shared = padded // rows * (padded // 32), power_shared(rows, padded, itemsize)
-        if n > POWER_MOST:
+        if n > POWER_MOST or shared > self.modules.shared:
             return False
         name = f"power{rows}"
-        kernel = self.modules.get(name, self.arithmetic, power_shared(rows, POWER_MOST, itemsize))
+        kernel = self.modules.get(name, self.arithmetic, shared)
         driver, threads = self.modules.driver, KERNELS[name].threads
         resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.ptr, threads, shared)
         if blocks > resident * self.modules.multiprocessors:

@@ -23,9 +23,11 @@ _ROWS: Final = 8192
 _COLUMNS: Final = 4096
 _DEPTH: Final = 2048
 #: Bytes of a copy.
-_PIECE: Final = 2**25
-#: Number of copies in each direction.
+_PIECE: Final = 2**23
+#: Number of different pieces of host memory in each direction, and how often all of them are copied.  To make the
+#: memory ready takes most of the time, so there are only 256 MiB of it.
 _PIECES: Final = 16
+_TURNS: Final = 4
 #: Bytes of device memory that measuring needs.
 LEAST_MEMORY: Final = 2**29
 #: Products are faster by this factor in a solve, because the last thread blocks of a product overlap the first thread
@@ -101,7 +103,7 @@ def _both_ways(found: list[Modules], memory: Array) -> float:
             ends.append((one.device, pieces, [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]))
     for _ in range(2):
         began = time.perf_counter()
-        for i in range(_PIECES):
+        for i in range(_TURNS * _PIECES):
             for place, (index, (there, back), (up, down)) in enumerate(ends):
                 with cupy.cuda.Device(index):
                     piece = (i + place * _PIECES // len(ends)) % _PIECES
@@ -117,4 +119,4 @@ def _both_ways(found: list[Modules], memory: Array) -> float:
         with cupy.cuda.Device(index):
             pieces.clear()
             cupy.get_default_memory_pool().free_all_blocks()
-    return len(found) * _PIECES * _PIECE / float(best)
+    return len(found) * _TURNS * _PIECES * _PIECE / float(best)

@@ -1,7 +1,7 @@
 """Times exact betweenness beside NetworKit and igraph, with equally many threads, and checks that all agree.
 
-    python -m benchmarks.betweenness [FOLDER] [--threads 1,2] [--runs 3] [--seconds 25] [--graphs NAME,...] [--gpu]
-    python -m benchmarks.betweenness [FOLDER] --before CHECKOUT [--runs 21] [--graphs NAME,...]
+    python -m benchmarks.betweenness [FOLDER] [--threads 1,2] [--runs 3] [--seconds 25] [--graphs "NAME;NAME"] [--gpu]
+    python -m benchmarks.betweenness [FOLDER] --before CHECKOUT [--runs 21] [--graphs "NAME;NAME"]
 
 FOLDER has the graph files.  The contenders alternate on each graph.  A contender runs up to ``--runs`` times, and not
 again after its runs have taken ``--seconds``; medians of wall seconds and of processor seconds are printed as a table.

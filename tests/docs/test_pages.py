@@ -43,7 +43,7 @@ def test_a_page_does_what_it_says(page, tmp_path):
     follow(page, tmp_path, slow=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", runnable(slow=True))
 def test_a_page_with_its_long_blocks(page, tmp_path):
     follow(page, tmp_path, slow=True)

@@ -19,6 +19,7 @@ import pytest
 from tests.integration.service_process import LiveService
 from tests.postgres import Postgres, close_postgres, open_postgres
 
+pytestmark = pytest.mark.beside
 LOCKED = float(os.environ.get("APSP_LOCK_SECONDS", "6"))
 _TIMEOUT = 2.0
 

@@ -122,6 +122,7 @@ def soak(clients: Clients, processes: dict[int, str]) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 @pytest.mark.timeout(3600)
 def test_many_small_jobs_leave_no_trace_in_memory_or_open_files(tmp_path: Path):
     with LiveService(tmp_path / "data", APSP_MATRIX_CACHE="8", APSP_RUNNER_NICE="0") as live:

@@ -125,6 +125,7 @@ def test_without_a_gpu_nothing_is_built_for_here(
 
 @needs_compiler
 @pytest.mark.slow
+@pytest.mark.beside
 def test_the_kernels_of_an_architecture_are_less_than_a_megabyte(tmp_path: Path) -> None:
     (built,) = build_kernels(tmp_path, ["sm_90"])
     assert (built.compiled, built.kept) == (len(all_modules()), 0)

@@ -4,7 +4,7 @@ What a reader does on a page happens here: one shell, one Python namespace, one 
 the repository.  A comment before a block says what is not plain; it is not shown on the page:
 
 ``<!-- test: not run, REASON -->``       it cannot run in a test, because of REASON
-``<!-- test: slow -->``                  it runs in the slow test of the page only
+``<!-- test: slow -->``                  it runs in the long test of the page only
 ``<!-- test: background, NAME=REGEX -->``  it keeps running; what REGEX (or its group) finds in its output is then
                                          the shell's variable NAME
 ``<!-- test: output -->``                what the block before prints

@@ -70,6 +70,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _on_a_disk() -> None:
+    """Tests write as on a disk, also where their folders are in memory; tests of such folders say so."""
+    from storage.files import memory
+
+    vars(memory)["KINDS"] = ()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _trials_compile() -> None:
     """What a test plans does not depend on which kernels were compiled before it."""
     from engine.execution import trials

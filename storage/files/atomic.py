@@ -24,6 +24,7 @@ import numpy.typing as npt
 from storage.errors import Conflict, DiskFull, StorageFailed, raised
 from storage.files import direct
 from storage.files.locks import check_leads
+from storage.files.memory import in_memory
 from storage.files.writing import Writing
 from storage.threads import in_threads
 
@@ -85,13 +86,16 @@ def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = Fal
         Path(path).parent.mkdir(exist_ok=True)
         handle = os.open(path, flags, 0o666)
     try:
-        size = sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers) if past else 0
-        if not direct.write(handle, buffers, size):
+        if not past or not direct.write(handle, buffers, _bytes_of(buffers)):
             _write_all(handle, buffers)
         if flush:
             _begin_writeback(handle)
     finally:
         os.close(handle)
+
+
+def _bytes_of(buffers: Sequence[Buffer]) -> int:
+    return sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers)
 
 
 def _write_all(handle: int, buffers: Sequence[Buffer]) -> None:
@@ -113,24 +117,27 @@ def remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
     return rest
 
 
-def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
+def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int, *, in_memory: bool = False) -> None:
     """Overwrite a file in place and make it durable; almost none of the file stays in the page cache.
 
     Args:
         path: the file, made if it does not exist; if it exists, its disk blocks are used again.
         buffers: the content, each C-contiguous.
         size: bytes of all buffers together.
+        in_memory: whether the file is in memory alone (``storage.files.memory``), where nothing can be made durable.
 
     Raises:
         OSError: the file system refused; the content of the file is then undefined.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        past = direct.write(handle, buffers, size)
+        past = not in_memory and direct.write(handle, buffers, size)
         if not past:
             _write_all(handle, buffers)
         if os.fstat(handle).st_size != size:
             os.ftruncate(handle, size)
+        if in_memory:
+            return
         sync_data(handle)
         if not past:  # after O_DIRECT only the last page is cached, and the next write of the end of the file needs it
             direct.forget(handle)
@@ -189,6 +196,8 @@ def sync_tree(folder: Path) -> None:
 
     Threads take whole folders: a large store has 80,000 tiles in 3,000 folders.  Raises OSError.
     """
+    if in_memory(folder):
+        return
     folders = [(root, names) for root, _, names in os.walk(folder, onerror=raised)]
     in_threads(_SYNC_THREADS, _sync_files, folders)
     for root, _ in reversed(folders):

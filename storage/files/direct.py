@@ -151,29 +151,40 @@ def _write_all(handle: int, data: memoryview) -> None:
         data = data[os.writev(handle, [data]) :]
 
 
-def load_file(path: Path) -> npt.NDArray[np.uint8]:
+def load_file(path: Path, *, in_memory: bool = False) -> npt.NDArray[np.uint8]:
     """Read a whole file and keep none of it in the page cache.
 
     The array is a buffer of this thread, valid until the thread loads or writes another file.  Raises OSError.
+
+    Args:
+        path: the file.
+        in_memory: whether the file is in memory alone (``storage.files.memory``), so that the page cache is its place.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(handle).st_size
+        if in_memory:
+            return _load(handle, size)
         found = read(handle, size)
         if found is not None:
             return found
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
-        place, done = buffer_for(size), 0
-        while done < size and (count := os.preadv(handle, [place[done:size].data], done)):
-            done += count
+        found = _load(handle, size)
         forget(handle)
-        return place[:done]
+        return found
     finally:
         os.close(handle)
 
 
-def settle_file(path: Path) -> None:
+def _load(handle: int, size: int) -> Bytes:
+    place, done = buffer_for(size), 0
+    while done < size and (count := os.preadv(handle, [place[done:size].data], done)):
+        done += count
+    return place[:done]
+
+
+def settle_file(path: Path | str) -> None:
     """Make a file's bytes durable, and let the system drop its pages from the page cache.  Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

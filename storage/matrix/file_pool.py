@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.files import atomic
+from storage.files.memory import in_memory
 
 #: A pool has one spare file for every ``_SHARE`` tiles, at least ``_FEWEST`` and at most ``_MOST`` files.  When all are
 #: used up, the folders are made durable; then the files of replaced tiles can be used again.
@@ -31,7 +32,7 @@ class FilePool:
     """The spare files of a matrix of ``tiles`` tiles, in ``folder``.  Several threads may write different tiles."""
 
     def __init__(self, folder: Path, tiles: int) -> None:
-        self._folder, self._most = folder, spare_files(tiles)
+        self._folder, self._most, self._in_memory = folder, spare_files(tiles), in_memory(folder)
         # ``with`` is used on the lock, which is C code, and never on the condition, which is Python code: an interrupt
         # in Python code could leave the lock held (decision 166)
         self._lock = threading.RLock()
@@ -55,7 +56,7 @@ class FilePool:
         spare = self._take()
         kept = True
         try:
-            atomic.overwrite_file(spare, buffers, size)
+            atomic.overwrite_file(spare, buffers, size, in_memory=self._in_memory)
             kept = atomic.take_place(spare, path)
         except BaseException:
             with self._lock:
@@ -77,7 +78,7 @@ class FilePool:
             self._settle()
 
     def _settle(self) -> None:
-        for folder in self._touched:
+        for folder in () if self._in_memory else self._touched:
             atomic.sync_path(folder)
         self._touched.clear()
         self._free += self._retired

@@ -78,13 +78,10 @@ class GuestMatrix(WorkingMatrix):
         Raises:
             StorageFailed: the file system refused.
         """
-        if part.strides[1] != part.itemsize and part.shape[1] > 1:
-            part = np.ascontiguousarray(part)
-        buffers = self._compress(part) if self._compressed else self._segments(part)
-        checksum, size = self._add_trailer(buffers)
+        buffers, checksum, size = self._with_trailer(self._content(part))
         path = self._exchange_dir / f"tile-{i}-{j}-{secrets.token_hex(8)}"
         try:
-            atomic.overwrite_file(path, buffers, size)
+            atomic.overwrite_file(path, buffers, size, in_memory=self._in_memory)
         except OSError as error:
             raise atomic.failure("write tile", path, error, size) from error
         return TileFile(i, j, path.name, size, checksum)

@@ -113,13 +113,13 @@ class WorkingMatrix(MatrixWriter):
             raise TypeError("a working matrix needs a working folder")
         self._place = staging
         # a large matrix is written past the page cache; a small one is read again soon
-        self._past = grid.tiles > _PENDING
+        self._past = grid.tiles > _PENDING and not self._in_memory
         self._file_pool = FilePool(staging.spare, grid.tiles)
         self._present = _present(Path(self._tiles), grid)
         self._state_lock = threading.Lock()
         self._sync_lock = threading.Lock()
-        self._unsynced: list[Path] = []
-        self._new_folders: set[Path] = set()
+        self._unsynced: list[str] = []
+        self._new_folders: set[str] = set()
         self._committed = False
         self._record_lock = threading.RLock()
         self._lowered: Mapping[str, object] | None = None
@@ -285,20 +285,22 @@ class WorkingMatrix(MatrixWriter):
     def _commit_lowered(self, record: Mapping[str, object]) -> None:
         WorkingMatrix.commit(self, record)
 
-    def _write_tile(self, i: int, j: int, buffers: list[Array | bytes]) -> None:
+    def _write_tile(self, i: int, j: int, content: Array | bytes) -> None:
         self._lower_first()
         if not self._present[i, j]:
-            super()._write_tile(i, j, buffers)
+            super()._write_tile(i, j, content)
             self._present[i, j] = True
+            if self._in_memory:
+                return
             with self._state_lock:
-                path = Path(f"{self._tiles}/{i}/{j}")
-                self._unsynced.append(path)
-                self._new_folders.add(path.parent)
+                folder = f"{self._tiles}/{i}"
+                self._unsynced.append(f"{folder}/{j}")
+                self._new_folders.add(folder)
                 full = len(self._unsynced) > _PENDING
             if full:
                 self._settle_pending(_PENDING)
             return
-        checksum, size = self._add_trailer(buffers)
+        buffers, checksum, size = self._with_trailer(content)
         path = Path(f"{self._tiles}/{i}/{j}")
         try:
             self._file_pool.write(path, buffers, size)
@@ -317,7 +319,7 @@ class WorkingMatrix(MatrixWriter):
         self._present[tile.i, tile.j] = True
         self._checksums[tile.i, tile.j], self._sizes[tile.i, tile.j] = tile.checksum, tile.size
         with self._state_lock:
-            self._new_folders.add(path.parent)
+            self._new_folders.add(str(path.parent))
 
     def _settle_pending(self, most: int) -> None:
         try:
@@ -341,7 +343,7 @@ class WorkingMatrix(MatrixWriter):
             try:
                 for path in files:
                     direct.settle_file(path)
-                for path in [*folders, Path(self._tiles)]:
+                for path in [*folders, self._tiles]:
                     atomic.sync_path(path)
             except BaseException:
                 with self._state_lock:
@@ -350,22 +352,18 @@ class WorkingMatrix(MatrixWriter):
                 raise
 
     def _read_plain(self, path: Path, out: Array) -> tuple[int, int]:
-        data = direct.load_file(path)
+        data = direct.load_file(path, in_memory=self._in_memory)
         checksum = _checked(data, self._grid.tile_bytes(self._dtype.itemsize))
         tile = data[:-CHECKSUM_BYTES].view(self._dtype).reshape(self._grid.tile)
         out[:] = tile[: out.shape[0], : out.shape[1]]
         return checksum, len(data)
 
     def _read_packed(self, path: Path, out: Array) -> tuple[int, int]:
-        data = direct.load_file(path)
+        data = direct.load_file(path, in_memory=self._in_memory)
         checksum = _checked(data, max(len(data), CHECKSUM_BYTES + 1))
         tile = decompress(data[:-CHECKSUM_BYTES], self._dtype).reshape(self._grid.tile)
         out[:] = tile[: out.shape[0], : out.shape[1]]
         return checksum, len(data)
-
-    def _segments(self, part: Array) -> list[Array | bytes]:
-        """Assemble a padded tile in the buffer from which files are written, so that entries are copied only once."""
-        return [direct.padded(part, self._grid.tile, self._pad[0, 0], CHECKSUM_BYTES)]
 
 
 def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:

@@ -14,7 +14,8 @@ from typing import Self, TypeVar
 import numpy as np
 
 from storage.errors import Conflict, InvalidRequest, StorageFailed
-from storage.files import atomic
+from storage.files import atomic, direct
+from storage.files.memory import in_memory
 from storage.graph.graph import Graph
 from storage.matrix.format import (
     DISTANCES,
@@ -110,9 +111,8 @@ class MatrixWriter:
         self._tiles = str(staging.folder / DISTANCES / "c")
         self._checksums = np.zeros(grid.counts, np.uint32)
         self._sizes = np.zeros(grid.counts, np.int64)
-        fill = fill_value(dtype, 0)
-        self._pad = np.full(grid.tile, fill, self._dtype)
-        self._local = threading.local()
+        self._fill = self._dtype.type(fill_value(dtype, 0))
+        self._in_memory = in_memory(staging.folder)
         self._past = False  # whether tiles are written past the page cache
         self._compressed = attributes["compression"] == "zstd"
         self.also = {
@@ -146,8 +146,8 @@ class MatrixWriter:
 
         Args:
             row, column: the upper left entry of the rectangle in the matrix.
-            block: shape (rows, columns), of the store's type; contiguous rows are written without a copy.  The block
-                consists of whole tiles, which are cut only at the edge of the matrix.
+            block: shape (rows, columns), of the store's type.  The block consists of whole tiles, which are cut only at
+                the edge of the matrix.
 
         Raises:
             InvalidRequest: the block is of another type or shape, leaves the matrix, or cuts a tile.
@@ -156,13 +156,11 @@ class MatrixWriter:
         if block.ndim != 2 or block.dtype != self._dtype:
             asked = f"{block.dtype.name} of {block.ndim} dimensions"
             raise InvalidRequest(f"a block must be {self._dtype.name} of 2 dimensions, not {asked}", field="block")
-        if block.strides[1] != block.itemsize and block.shape[1] > 1:
-            block = np.ascontiguousarray(block)
         with self._writing():
             for i, j in self._grid.covered(row, column, *block.shape):
                 rows, columns = self._grid.slices(i, j)
                 part = block[rows.start - row : rows.stop - row, columns.start - column : columns.stop - column]
-                self._write_tile(i, j, self._compress(part) if self._compressed else self._segments(part))
+                self._write_tile(i, j, self._content(part))
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
         """Make everything durable, write the seal, put the store at its path, and close the writer.
@@ -234,51 +232,33 @@ class MatrixWriter:
             self._accepting = False
             self._state.wait_for(lambda: self._busy == 0)
 
-    def _write_tile(self, i: int, j: int, buffers: list[Array | bytes]) -> None:
-        checksum, size = self._add_trailer(buffers)
+    def _write_tile(self, i: int, j: int, content: Array | bytes) -> None:
+        buffers, checksum, size = self._with_trailer(content)
         path = f"{self._tiles}/{i}/{j}"
         try:
-            atomic.write_file(path, buffers, flush=True, past=self._past)
+            atomic.write_file(path, buffers, flush=not self._in_memory, past=self._past)
         except OSError as error:
             self._sizes[i, j] = 0
             raise atomic.failure("write tile", Path(path), error, size) from error
         self._checksums[i, j] = checksum
         self._sizes[i, j] = size
 
-    @staticmethod
-    def _add_trailer(buffers: list[Array | bytes]) -> tuple[int, int]:
-        """Append the checksum of a tile's bytes to the buffers; return the checksum and the size of the whole file."""
-        checksum = 0
-        for buffer in buffers:
-            checksum = crc32c(buffer, checksum)
-        buffers.append(checksum.to_bytes(CHECKSUM_BYTES, "little"))
-        return checksum, sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers)
+    def _content(self, part: Array) -> Array | bytes:
+        """Return the content of a tile's file without its checksum.
 
-    def _segments(self, part: Array) -> list[Array | bytes]:
-        """Return a padded tile as row segments, so that a tile that is cut from a wide block is written without a
-        copy.
+        The padded tile is assembled in the buffer from which files are written: one call then sums up its checksum and
+        another writes it, both without the GIL, while the tile is in the processor's cache.  Entries that change
+        meanwhile are copied once, so that the checksum is that of what is written.
         """
-        rows, columns = part.shape
-        height, width = self._grid.tile
-        buffers: list[Array | bytes]
-        if columns == width:
-            buffers = [part] if part.flags.c_contiguous else list(part)
-        else:
-            pad = self._pad[0, columns:]
-            buffers = [segment for row in part for segment in (row, pad)]
-        if rows < height:
-            buffers.append(self._pad[rows:])
-        return buffers
+        tile = direct.padded(part, self._grid.tile, self._fill, CHECKSUM_BYTES)
+        return compress(tile) if self._compressed else tile
 
-    def _compress(self, part: Array) -> list[Array | bytes]:
-        local = self._local
-        if not hasattr(local, "tile"):
-            local.tile = self._pad.copy()
-        rows, columns = part.shape
-        tile: Array = local.tile
-        tile[:rows, :columns] = part
-        tile[rows:] = tile[:, columns:] = self._pad[0, 0]
-        return [compress(tile)]
+    @staticmethod
+    def _with_trailer(content: Array | bytes) -> tuple[list[Array | bytes], int, int]:
+        """Return the buffers of a tile's file, the checksum of its content, and the bytes of the whole file."""
+        checksum = crc32c(content)
+        size = len(content) if isinstance(content, bytes) else content.nbytes
+        return [content, checksum.to_bytes(CHECKSUM_BYTES, "little")], checksum, size + CHECKSUM_BYTES
 
     def _write_manifest(self) -> None:
         folder = self._staging.folder / "manifest"

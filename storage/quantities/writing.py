@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from storage.errors import InvalidRequest, StorageFailed
 from storage.files import atomic, direct
+from storage.files.memory import in_memory
 from storage.matrix.format import ALSO, Array, compress, crc32c, decompress, fill_value
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.side_arrays import side_array
@@ -42,6 +43,7 @@ class QuantityTiles:
         self._sizes = np.zeros(grid.counts, np.int64)
         self._lock = threading.Lock()
         self._unsynced: list[Path] = []
+        self._in_memory = in_memory(store)
         self.failed: StorageFailed | None = None
         for draft in self._folder.glob("*/*~"):  # drafts left by a process that ended while it wrote
             draft.unlink(missing_ok=True)
@@ -73,11 +75,13 @@ class QuantityTiles:
         size = len(data) if isinstance(data, bytes) else data.nbytes
         draft = path.with_name(f"{j}~")
         try:
-            atomic.write_file(draft, [data, checksum.to_bytes(CHECKSUM_BYTES, "little")], flush=True)
+            atomic.write_file(draft, [data, checksum.to_bytes(CHECKSUM_BYTES, "little")], flush=not self._in_memory)
             draft.replace(path)
         except OSError as error:
             raise atomic.failure("write tile", path, error, size) from error
         self._checksums[i, j], self._sizes[i, j] = checksum, size + CHECKSUM_BYTES
+        if self._in_memory:
+            return
         with self._lock:
             self._unsynced.append(path)
             full = len(self._unsynced) > _PENDING
@@ -122,7 +126,7 @@ class QuantityTiles:
     def _take_up(self, i: int, j: int) -> None:
         path = self._folder / str(i) / str(j)
         try:
-            data: npt.NDArray[np.uint8] = direct.load_file(path)
+            data: npt.NDArray[np.uint8] = direct.load_file(path, in_memory=self._in_memory)
         except FileNotFoundError:
             raise StorageFailed(f"tile ({i}, {j}) of quantity {self.name!r}, file {path}, was never written") from None
         except OSError as error:

@@ -24,7 +24,7 @@ import numpy as np
 from storage.errors import NotFound, StorageFailed
 from storage.files import atomic
 from storage.matrix.exchange import TileFile
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, crc32c
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working import WorkingMatrix
 from storage.matrix.working_dir import discard_checkpoint, place_checkpoint, record_bytes
@@ -121,8 +121,8 @@ class RemoteMatrix(WorkingMatrix):
             self._objects.remove_all(f"{self.generation}/")
         super().abort()
 
-    def _write_tile(self, i: int, j: int, buffers: list[Any]) -> None:
-        super()._write_tile(i, j, buffers)
+    def _write_tile(self, i: int, j: int, content: Array | bytes) -> None:
+        super()._write_tile(i, j, content)
         self._unsent[i, j] = True
 
     def _adopt_tile(self, exchange_dir: Path, tile: TileFile) -> None:

@@ -27,6 +27,7 @@ from engine.model.problem import Options
 from engine.model.tiling import Tiling
 from engine.streaming import checkpoint, host_tier
 from storage.errors import NotFound
+from storage.files import memory
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint
@@ -135,10 +136,11 @@ def main(folder: Path, way: str, count: int, seed: int) -> None:
         began = time.perf_counter()
         finish(graph, plans[0], path)
         whole = min(whole, time.perf_counter() - began)
-    chance = random.Random(seed)
+    chance, in_memory = random.Random(seed), memory.KINDS
     facts = {"kills": 0, "resumed": 0, "again": 0, "solves": 0, "wrong": 0}
     while facts["kills"] < count or facts["resumed"] < count // 4:
         shutil.rmtree(path)
+        memory.KINDS = in_memory if chance.random() < 0.5 else ()  # or written as on a disk, wherever the folder is
         plan, alive = plans[0], False
         for turn in range(3):  # whoever goes on may be killed, too
             met = killed(lambda plan=plan: solve(graph, plan, path), chance.random() * whole)

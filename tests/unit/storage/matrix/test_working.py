@@ -588,7 +588,7 @@ def test_new_tiles_of_a_large_matrix_are_written_past_the_page_cache(tmp_path, m
     with opened(path, n=n) as writer:
         tiles, each = writer.grid.tiles, writer.grid.tile_bytes(4)
         writer.write(0, 0, entries)
-        assert sizes.count(0 if most else each) >= tiles
+        assert sizes == ([] if most else [each] * tiles)
         writer.seal({})
     with open_matrix(path) as matrix:
         np.testing.assert_array_equal(matrix.rows(range(n)), entries)
@@ -619,10 +619,10 @@ def test_a_replaced_tile_is_not_written_over_before_its_folder_is_durable(tmp_pa
     monkeypatch.setattr(os, "fdatasync", noting(real_data))
     overwrite = atomic.overwrite_file
 
-    def watched(path, buffers, size):
+    def watched(path, buffers, size, **options):
         if path.exists():
             used.append((path.stat().st_ino, len(synced)))
-        overwrite(path, buffers, size)
+        overwrite(path, buffers, size, **options)
 
     monkeypatch.setattr(atomic, "overwrite_file", watched)
     folder = tmp_path / "c"

@@ -295,6 +295,12 @@ def _products() -> None:
         solve(large, semiring="max-times", algorithm="floyd-warshall")
 
 
+def _tiles() -> None:
+    from engine.streaming.tile_files import try_put
+
+    try_put()
+
+
 def uses() -> dict[str, Callable[[], None]]:
     """Return the uses by name, each with a function that calls all kernels that the use needs."""
     found: dict[str, Callable[[], None]] = {"plan": _planning}
@@ -324,6 +330,7 @@ def uses() -> dict[str, Callable[[], None]]:
         "betweenness": _betweenness,
         "semirings": _semirings,
         "products": _products,
+        "tiles": _tiles,
     }
 
 

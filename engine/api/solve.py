@@ -11,7 +11,7 @@ from typing import Final, TypedDict, Unpack
 from engine.algorithms.context import SolveContext
 from engine.api.planning import make_plan
 from engine.execution import in_memory
-from engine.execution.compiling import compile_for, needed
+from engine.execution.compiling import compile_for, hasten, needed
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
@@ -181,6 +181,7 @@ def solve_to_store(
         ExitStack() as after,
         after,  # entered twice: if an interrupt ends its first exit, the second one does the rest (``storage.threads``)
     ):
+        hasten(writer)
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)
         context = StoredSolve(profile, plan, options, rectangle, writer, clock, journal, after, also=writer.also)

@@ -21,6 +21,7 @@ from engine.execution.kernel_list import ListedKernel, missing_for
 from engine.model.plan import Plan
 from engine.model.progress import COMPILING, PhaseClock, count_compilation, kernels_are_kept
 from engine.model.system import available_memory, usable_processors
+from storage.matrix.working import WorkingMatrix
 from storage.semirings import DENSE, MIN_PLUS, PARTS
 
 #: Bytes of memory of a process that compiles.
@@ -35,6 +36,8 @@ WORTHWHILE: Final = 0.7
 PROCESS_START: Final = 1.0
 #: Seconds between two checks of whether to stop.
 LOOK: Final = 0.2
+#: A store of more than this many tiles is worth loading a kernel that writes tiles, which takes 20 milliseconds.
+MANY_TILES: Final = 128
 
 Told = Callable[[ListedKernel, str], None]
 
@@ -157,6 +160,14 @@ class _Worker:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+def hasten(writer: WorkingMatrix) -> None:
+    """Let a large store in memory write its tiles by a kernel, if that kernel is compiled."""
+    if writer.in_memory and writer.grid.tiles > MANY_TILES:
+        from engine.streaming.tile_files import ready_put
+
+        writer.put = ready_put()
 
 
 def needed(plan: Plan) -> list[ListedKernel]:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.execution.compiling import hasten
 from engine.model.dtypes import WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Device, Machine
@@ -93,6 +94,7 @@ def disk_rates(folder: Path, threads: int) -> Values:
         empty = np.zeros(0, np.int64)
         graph, _ = build_graph(empty, empty, empty, n=SIDE, directed=True)
         with open_working(Path(trial) / "trial", graph, MatrixSpec(np.float32, np.inf)) as writer:
+            hasten(writer)
             rate, rows = _write_rate(writer, threads)
             return {"stream_write": rate, **_stream_rates(writer, rows)}
 

@@ -114,10 +114,16 @@ def padded(part: Array, shape: tuple[int, int], fill: np.generic, spare: int) ->
         fill: an entry of the same type.
         spare: the number of bytes that the buffer shall have behind the array.
     """
+    found = padding(part, shape, fill, spare)
+    found[: part.shape[0], : part.shape[1]] = part
+    return found
+
+
+def padding(part: Array, shape: tuple[int, int], fill: np.generic, spare: int) -> Array:
+    """Return the array of :func:`padded` before ``part`` is copied into it, with any entries in its place."""
     size, (rows, columns) = shape[0] * shape[1] * part.itemsize, part.shape
     found: Array = buffer_for(size + spare)[:size].view(part.dtype).reshape(shape)
-    found[:rows, :columns] = part
-    found[rows:] = found[:, columns:] = fill
+    found[rows:] = found[:rows, columns:] = fill
     return found
 
 

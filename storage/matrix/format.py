@@ -103,6 +103,14 @@ def _c_function() -> Callable[[int, int, int], int] | None:
 _EXTEND: Final = _c_function()
 
 
+def checksum_address() -> int | None:
+    """Return the address of a C function that computes CRC-32C, as ``crc32c`` does; None if it is not found.
+
+    Its arguments are the checksum of the preceding bytes (uint32), the address of the data, and their number (size_t).
+    """
+    return None if _EXTEND is None else ctypes.cast(cast("Any", _EXTEND), ctypes.c_void_p).value
+
+
 class FileMark(NamedTuple):
     """The size and the checksums of a file, as a seal has them.
 

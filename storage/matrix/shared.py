@@ -81,7 +81,7 @@ class GuestMatrix(WorkingMatrix):
         buffers, checksum, size = self._with_trailer(self._content(part))
         path = self._exchange_dir / f"tile-{i}-{j}-{secrets.token_hex(8)}"
         try:
-            atomic.overwrite_file(path, buffers, size, in_memory=self._in_memory)
+            atomic.overwrite_file(path, buffers, size, in_memory=self.in_memory)
         except OSError as error:
             raise atomic.failure("write tile", path, error, size) from error
         return TileFile(i, j, path.name, size, checksum)

@@ -113,7 +113,7 @@ class WorkingMatrix(MatrixWriter):
             raise TypeError("a working matrix needs a working folder")
         self._place = staging
         # a large matrix is written past the page cache; a small one is read again soon
-        self._past = grid.tiles > _PENDING and not self._in_memory
+        self._past = grid.tiles > _PENDING and not self.in_memory
         self._file_pool = FilePool(staging.spare, grid.tiles)
         self._present = _present(Path(self._tiles), grid)
         self._state_lock = threading.Lock()
@@ -285,12 +285,12 @@ class WorkingMatrix(MatrixWriter):
     def _commit_lowered(self, record: Mapping[str, object]) -> None:
         WorkingMatrix.commit(self, record)
 
-    def _write_tile(self, i: int, j: int, content: Array | bytes) -> None:
+    def _write_tile(self, i: int, j: int, part: Array) -> None:
         self._lower_first()
         if not self._present[i, j]:
-            super()._write_tile(i, j, content)
+            super()._write_tile(i, j, part)
             self._present[i, j] = True
-            if self._in_memory:
+            if self.in_memory:
                 return
             with self._state_lock:
                 folder = f"{self._tiles}/{i}"
@@ -300,7 +300,7 @@ class WorkingMatrix(MatrixWriter):
             if full:
                 self._settle_pending(_PENDING)
             return
-        buffers, checksum, size = self._with_trailer(content)
+        buffers, checksum, size = self._with_trailer(self._content(part))
         path = Path(f"{self._tiles}/{i}/{j}")
         try:
             self._file_pool.write(path, buffers, size)
@@ -352,14 +352,14 @@ class WorkingMatrix(MatrixWriter):
                 raise
 
     def _read_plain(self, path: Path, out: Array) -> tuple[int, int]:
-        data = direct.load_file(path, in_memory=self._in_memory)
+        data = direct.load_file(path, in_memory=self.in_memory)
         checksum = _checked(data, self._grid.tile_bytes(self._dtype.itemsize))
         tile = data[:-CHECKSUM_BYTES].view(self._dtype).reshape(self._grid.tile)
         out[:] = tile[: out.shape[0], : out.shape[1]]
         return checksum, len(data)
 
     def _read_packed(self, path: Path, out: Array) -> tuple[int, int]:
-        data = direct.load_file(path, in_memory=self._in_memory)
+        data = direct.load_file(path, in_memory=self.in_memory)
         checksum = _checked(data, max(len(data), CHECKSUM_BYTES + 1))
         tile = decompress(data[:-CHECKSUM_BYTES], self._dtype).reshape(self._grid.tile)
         out[:] = tile[: out.shape[0], : out.shape[1]]

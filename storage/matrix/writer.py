@@ -9,9 +9,10 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.errors import Conflict, InvalidRequest, StorageFailed
 from storage.files import atomic, direct
@@ -40,6 +41,10 @@ from storage.matrix.side_arrays import side_array
 from storage.quantities.writing import QuantityTiles
 
 Writer = TypeVar("Writer", bound="MatrixWriter")
+#: Copies a part of a matrix into the upper left corner of a tile, and writes the tile and its checksum into a file.
+#: Takes the path, the part, the bytes of the file, where the tile's padding is already in place, and the bytes of a row
+#: of the tile.  Returns the checksum; raises OSError.
+PutTile = Callable[[str, Array, npt.NDArray[np.uint8], int], int]
 
 
 def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool = False) -> MatrixWriter:
@@ -98,6 +103,8 @@ class MatrixWriter:
     Attributes:
         also: for the name of each quantity, the writer of the quantity's tiles (sums along paths, stored beside the
             distances).
+        in_memory: whether the store is in memory alone (``storage.files.memory``).
+        put: writes the file of a tile in memory in one call without the GIL; None to write it in several.
     """
 
     def __init__(
@@ -112,7 +119,8 @@ class MatrixWriter:
         self._checksums = np.zeros(grid.counts, np.uint32)
         self._sizes = np.zeros(grid.counts, np.int64)
         self._fill = self._dtype.type(fill_value(dtype, 0))
-        self._in_memory = in_memory(staging.folder)
+        self.in_memory: Final = in_memory(staging.folder)
+        self.put: PutTile | None = None
         self._past = False  # whether tiles are written past the page cache
         self._compressed = attributes["compression"] == "zstd"
         self.also = {
@@ -160,7 +168,7 @@ class MatrixWriter:
             for i, j in self._grid.covered(row, column, *block.shape):
                 rows, columns = self._grid.slices(i, j)
                 part = block[rows.start - row : rows.stop - row, columns.start - column : columns.stop - column]
-                self._write_tile(i, j, self._content(part))
+                self._write_tile(i, j, part)
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
         """Make everything durable, write the seal, put the store at its path, and close the writer.
@@ -232,16 +240,29 @@ class MatrixWriter:
             self._accepting = False
             self._state.wait_for(lambda: self._busy == 0)
 
-    def _write_tile(self, i: int, j: int, content: Array | bytes) -> None:
-        buffers, checksum, size = self._with_trailer(content)
+    def _write_tile(self, i: int, j: int, part: Array) -> None:
         path = f"{self._tiles}/{i}/{j}"
         try:
-            atomic.write_file(path, buffers, flush=not self._in_memory, past=self._past)
+            checksum, size = self._write_new(path, part)
         except OSError as error:
             self._sizes[i, j] = 0
-            raise atomic.failure("write tile", Path(path), error, size) from error
+            raise atomic.failure("write tile", Path(path), error, self._grid.tile_bytes(part.itemsize)) from error
         self._checksums[i, j] = checksum
         self._sizes[i, j] = size
+
+    def _write_new(self, path: str, part: Array) -> tuple[int, int]:
+        """Write the file of a tile; return the checksum of its content, and its bytes.  Raises OSError."""
+        if self.put is None or self._compressed or not self.in_memory:
+            buffers, checksum, size = self._with_trailer(self._content(part))
+            atomic.write_file(path, buffers, flush=not self.in_memory, past=self._past)
+            return checksum, size
+        size = direct.padding(part, self._grid.tile, self._fill, CHECKSUM_BYTES).nbytes + CHECKSUM_BYTES
+        place, width = direct.buffer_for(size)[:size], self._grid.tile[1] * part.itemsize
+        try:
+            return self.put(path, part, place, width), size
+        except FileNotFoundError:
+            Path(path).parent.mkdir(exist_ok=True)
+            return self.put(path, part, place, width), size
 
     def _content(self, part: Array) -> Array | bytes:
         """Return the content of a tile's file without its checksum.

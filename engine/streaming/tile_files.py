@@ -1,0 +1,111 @@
+"""Writes the files of tiles in memory, each in one call that holds no GIL: it copies, sums up, opens, writes, closes.
+
+Python does the same in five calls, and each waits for the GIL again.  With 16 threads that takes longer than the work:
+a file in memory takes a millisecond (decision 275).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import binding
+from numba import types
+
+from engine.graph.kernels import njit
+from engine.model.progress import NotCompiledError, only_ready
+from storage.matrix.format import checksum_address
+from storage.matrix.grid import CHECKSUM_BYTES
+from storage.matrix.writer import PutTile
+
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+_MODE: Final = 0o666
+_INTERRUPTED: Final = errno.EINTR
+_CHECKSUM: Final = "apsp_crc32c_extend"
+
+_open: Any = types.ExternalFunction("open", types.int32(types.intp, types.int32, types.int32))
+_write: Any = types.ExternalFunction("write", types.intp(types.int32, types.intp, types.intp))
+_close: Any = types.ExternalFunction("close", types.int32(types.int32))
+_copy: Any = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
+_extend: Any = types.ExternalFunction(_CHECKSUM, types.uint32(types.uint32, types.intp, types.intp))
+_ERRNO: Final = "__errno_location" if binding.address_of_symbol("__errno_location") else "__error"
+_errno: Any = types.ExternalFunction(_ERRNO, types.CPointer(types.int32)())
+# A symbol that is missing would end the process that loads or compiles the kernel.  Without the C function, the kernel
+# is never called, and any address will do.
+binding.add_symbol(_CHECKSUM, checksum_address() or binding.address_of_symbol("memcpy"))
+
+
+@njit(nogil=True)
+def _put(  # noqa: PLR0917 - kernels take no keywords
+    path: int, part: int, pitch: int, rows: int, used: int, place: npt.NDArray[np.uint8], width: int
+) -> int:
+    """Copy rows into a tile, add its checksum, and write both into a file.
+
+    Args:
+        path: address of the path, which ends with a zero byte.
+        part: address of the first row.
+        pitch: bytes from one row to the next.
+        rows: the number of rows.
+        used: bytes of a row.
+        place: the bytes of the file, beginning with the tile; its padding is in place.
+        width: bytes of a row of the tile.
+
+    Returns:
+        The checksum; below zero, the negative number of the system's error.
+    """
+    begin, size = place.ctypes.data, len(place) - CHECKSUM_BYTES
+    for row in range(rows):
+        _copy(begin + row * width, part + row * pitch, used)
+    checksum: Any = np.int64(_extend(np.uint32(0), begin, size))
+    for k in range(CHECKSUM_BYTES):
+        place[size + k] = (checksum >> (8 * k)) & 255
+    handle = _open(path, _FLAGS, _MODE)
+    if handle < 0:
+        return -np.int64(_errno()[0])  # type: ignore[return-value]
+    done = 0
+    while done < len(place):
+        count = _write(handle, begin + done, len(place) - done)
+        if count >= 0:
+            done += count
+        elif _errno()[0] != _INTERRUPTED:
+            checksum = -np.int64(_errno()[0])
+            break
+    _close(handle)
+    return checksum  # type: ignore[no-any-return]
+
+
+def put(path: str, part: npt.NDArray[Any], place: npt.NDArray[np.uint8], width: int) -> int:
+    """Write the file of a tile, as ``storage.matrix.writer.PutTile`` says.
+
+    Raises:
+        OSError: the system refused.
+        NotCompiledError: the kernel is not compiled, and the caller refuses to wait.
+    """
+    if part.strides[1] != part.itemsize and part.shape[1] > 1:
+        part = np.ascontiguousarray(part)
+    name = np.frombuffer(os.fsencode(path) + b"\0", np.uint8)
+    used = part.shape[1] * part.itemsize
+    found = _put(name.ctypes.data, part.ctypes.data, part.strides[0], len(part), used, place, width)
+    if found < 0:
+        raise OSError(-found, os.strerror(-found), path)
+    return int(found)
+
+
+def ready_put() -> PutTile | None:
+    """Return :func:`put` if its kernel is compiled and the functions that it calls are there; otherwise None."""
+    if checksum_address() is None:
+        return None
+    try:
+        with only_ready():
+            try_put()
+    except NotCompiledError:
+        return None
+    return put
+
+
+def try_put() -> None:
+    """Call the kernel, which writes a tile without entries nowhere.  Raises as :func:`put`."""
+    put(os.devnull, np.zeros((0, 0), np.uint8), np.zeros(CHECKSUM_BYTES, np.uint8), 0)

@@ -6,6 +6,7 @@ a file in memory takes a millisecond (decision 275).
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from typing import Any, Final
@@ -17,25 +18,38 @@ from numba import types
 
 from engine.graph.kernels import njit
 from engine.model.progress import NotCompiledError, only_ready
-from storage.matrix.format import checksum_address
+from storage.matrix.format import address_of, checksum_address
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.writer import PutTile
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _MODE: Final = 0o666
 _INTERRUPTED: Final = errno.EINTR
-_CHECKSUM: Final = "apsp_crc32c_extend"
+
+
+def _error_number() -> Any:
+    """Return the C function that returns the address of this thread's error number; its name depends on the system."""
+    system: Any = ctypes.CDLL(None)
+    return getattr(system, "__errno_location", None) or system.__error
+
+
+def _named(name: str, address: int, signature: Any) -> Any:
+    """Return the C function at an address; kernels find it by its name, whose address may differ in each process."""
+    binding.add_symbol(name, address)
+    return types.ExternalFunction(name, signature)
+
 
 _open: Any = types.ExternalFunction("open", types.int32(types.intp, types.int32, types.int32))
 _write: Any = types.ExternalFunction("write", types.intp(types.int32, types.intp, types.intp))
 _close: Any = types.ExternalFunction("close", types.int32(types.int32))
 _copy: Any = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
-_extend: Any = types.ExternalFunction(_CHECKSUM, types.uint32(types.uint32, types.intp, types.intp))
-_ERRNO: Final = "__errno_location" if binding.address_of_symbol("__errno_location") else "__error"
-_errno: Any = types.ExternalFunction(_ERRNO, types.CPointer(types.int32)())
-# A symbol that is missing would end the process that loads or compiles the kernel.  Without the C function, the kernel
-# is never called, and any address will do.
-binding.add_symbol(_CHECKSUM, checksum_address() or binding.address_of_symbol("memcpy"))
+_errno: Any = _named("apsp_error_number", address_of(_error_number()), types.CPointer(types.int32)())
+# Without the C function the kernel is never called, but to load it every name must have an address.
+_extend: Any = _named(
+    "apsp_crc32c_extend",
+    checksum_address() or address_of(_error_number()),
+    types.uint32(types.uint32, types.intp, types.intp),
+)
 
 
 @njit(nogil=True)

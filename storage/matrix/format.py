@@ -108,7 +108,12 @@ def checksum_address() -> int | None:
 
     Its arguments are the checksum of the preceding bytes (uint32), the address of the data, and their number (size_t).
     """
-    return None if _EXTEND is None else ctypes.cast(cast("Any", _EXTEND), ctypes.c_void_p).value
+    return None if _EXTEND is None else address_of(_EXTEND)
+
+
+def address_of(function: Any) -> int:
+    """Return the address of a C function that was found through ctypes."""
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 class FileMark(NamedTuple):

@@ -194,3 +194,17 @@ def test_a_slow_disk_is_given_up_soon(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(rates, "SIDE", 6400)
     monkeypatch.setattr(rates, "LIMIT", 0.0)
     assert all(value > 0 for value in rates.disk_rates(tmp_path, 2).values())
+
+
+def test_a_rate_begins_with_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(rates.time, "perf_counter", lambda: now)
+    limit = rates._Limit()
+    now = 103.0  # threads have started
+    limit.advance(64)
+    assert limit.rate() == pytest.approx(64 / 3)  # there is nothing else to go by
+    now = 104.0
+    limit.advance(64)
+    limit.advance(64)
+    assert (limit.rows, limit.rate()) == (192, pytest.approx(128))
+    assert limit.cancelled()

@@ -12,8 +12,8 @@ from engine.model.plan import Plan
 from engine.model.problem import Options, changed
 from storage.arguments import shown
 from storage.errors import InvalidRequest
+from storage.files.checksum import crc32c
 from storage.graph.graph import Graph
-from storage.matrix.format import crc32c
 from storage.semirings import MIN_PLUS
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from engine.model.algorithms import by_rows
 from engine.model.plan import Plan
 from engine.model.tiling import Tiling
-from storage.matrix.format import crc32c
+from storage.files.checksum import crc32c
 
 #: Stands for the potentials of a record that does not name any.  Only older versions of this program wrote such
 #: records, and they did not keep the rule above: the tiles may contain less progress than the record says.

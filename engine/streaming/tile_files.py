@@ -18,7 +18,7 @@ from numba import types
 
 from engine.graph.kernels import njit
 from engine.model.progress import NotCompiledError, only_ready
-from storage.matrix.format import address_of, checksum_address
+from storage.files.checksum import address_of, checksum_address
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.writer import PutTile
 

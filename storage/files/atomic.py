@@ -18,9 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from storage.errors import Conflict, DiskFull, StorageFailed, raised
 from storage.files import direct
 from storage.files.locks import check_leads
@@ -28,7 +25,7 @@ from storage.files.memory import in_memory
 from storage.files.writing import Writing
 from storage.threads import in_threads
 
-Buffer = bytes | npt.NDArray[np.generic]
+Buffer = direct.Buffer
 
 _AT_FDCWD: Final = -100
 _NOREPLACE: Final = 1
@@ -86,35 +83,12 @@ def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = Fal
         Path(path).parent.mkdir(exist_ok=True)
         handle = os.open(path, flags, 0o666)
     try:
-        if not past or not direct.write(handle, buffers, _bytes_of(buffers)):
-            _write_all(handle, buffers)
+        if not past or not direct.write(handle, buffers, direct.bytes_of(buffers)):
+            direct.write_all(handle, buffers)
         if flush:
             _begin_writeback(handle)
     finally:
         os.close(handle)
-
-
-def _bytes_of(buffers: Sequence[Buffer]) -> int:
-    return sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers)
-
-
-def _write_all(handle: int, buffers: Sequence[Buffer]) -> None:
-    rest = [memoryview(buffer) if isinstance(buffer, bytes) else buffer.data for buffer in buffers]
-    while rest:
-        # The system may write only a part, for example after a signal or on a nearly full disk.
-        rest = remaining(rest, os.writev(handle, rest))
-
-
-def remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
-    """Return the parts of ``buffers`` that follow their first ``done`` bytes."""
-    first = 0
-    while first < len(buffers) and done >= buffers[first].nbytes:
-        done -= buffers[first].nbytes
-        first += 1
-    rest = buffers[first:]
-    if done:
-        rest[0] = rest[0].cast("B")[done:]
-    return rest
 
 
 def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int, *, in_memory: bool = False) -> None:
@@ -133,7 +107,7 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int, *, in_memor
     try:
         past = not in_memory and direct.write(handle, buffers, size)
         if not past:
-            _write_all(handle, buffers)
+            direct.write_all(handle, buffers)
         if os.fstat(handle).st_size != size:
             os.ftruncate(handle, size)
         if in_memory:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.generic]
 Bytes = npt.NDArray[np.uint8]
+Buffer = bytes | Array
 
 #: Memory addresses, offsets and lengths are multiples of this many bytes; no disk requires more.
 _GRAIN: Final = 4096
@@ -37,7 +38,7 @@ _LARGE: Final = 2**21
 _buffers = threading.local()
 
 
-def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
+def write(handle: int, buffers: Sequence[Buffer], size: int) -> bool:
     """Write ``buffers`` at the beginning of an open file, without the page cache.
 
     Args:
@@ -61,7 +62,7 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
         at += len(data)
     whole = size // _GRAIN * _GRAIN
     try:
-        _write_all(handle, place[:whole].data)
+        write_all(handle, [place[:whole]])
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
@@ -70,7 +71,7 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
         return False
     # the rest, less than a block, is written through the page cache, because O_DIRECT writes whole blocks only
     _set_direct(handle, size, on=False)
-    _write_all(handle, place[whole:size].data)
+    write_all(handle, [place[whole:size]])
     return True
 
 
@@ -152,9 +153,29 @@ def _set_direct(handle: int, size: int, *, on: bool) -> bool:
     return True
 
 
-def _write_all(handle: int, data: memoryview) -> None:
-    while len(data):
-        data = data[os.writev(handle, [data]) :]
+def bytes_of(buffers: Sequence[Buffer]) -> int:
+    """Return the number of bytes of all buffers together."""
+    return sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers)
+
+
+def write_all(handle: int, buffers: Sequence[Buffer]) -> None:
+    """Write all buffers (at most IOV_MAX of them), C-contiguous, one after the other.  Raises OSError."""
+    rest = [memoryview(buffer) if isinstance(buffer, bytes) else buffer.data for buffer in buffers]
+    while rest:
+        # The system may write only a part, for example after a signal or on a nearly full disk.
+        rest = _remaining(rest, os.writev(handle, rest))
+
+
+def _remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
+    """Return the parts of ``buffers`` that follow their first ``done`` bytes."""
+    first = 0
+    while first < len(buffers) and done >= buffers[first].nbytes:
+        done -= buffers[first].nbytes
+        first += 1
+    rest = buffers[first:]
+    if done:
+        rest[0] = rest[0].cast("B")[done:]
+    return rest
 
 
 def load_file(path: Path, *, in_memory: bool = False) -> npt.NDArray[np.uint8]:

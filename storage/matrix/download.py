@@ -19,12 +19,12 @@ import numpy as np
 
 from storage.errors import InvalidRequest, StorageFailed
 from storage.files import atomic
+from storage.files.checksum import crc32c
 from storage.graph.cleaning import check_quantity_name
 from storage.matrix.format import (
     ALSO,
     DISTANCES,
     FileMark,
-    crc32c,
     data_mark,
     file_mark,
     is_prepared,

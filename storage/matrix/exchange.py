@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from storage.errors import StorageFailed
 from storage.files import atomic
-from storage.matrix.format import Array, crc32c
+from storage.files.checksum import crc32c
+from storage.matrix.format import Array
 
 #: Chunk size, in bytes, in which a panel is read and written; each chunk has its own checksum.
 PIECE: Final = 2**24

@@ -16,8 +16,9 @@ from typing import Final
 
 from storage.errors import Conflict
 from storage.files import atomic
+from storage.files.checksum import crc32c
 from storage.files.locks import lock_folder
-from storage.matrix.format import DISTANCES, crc32c
+from storage.matrix.format import DISTANCES
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.working_dir import RECORD, place_checkpoint, record_bytes, working_folder
 from storage.threads import in_threads

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from storage.errors import NotFound, StorageFailed
 from storage.files.atomic import set_aside
-from storage.matrix.format import DISTANCES, Array, IntArray, crc32c, decompress
+from storage.files.checksum import crc32c
+from storage.matrix.format import DISTANCES, Array, IntArray, decompress
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 
 #: If at least this many entries of a tile are wanted, one read of the whole tile is faster than one read per entry.

@@ -22,10 +22,11 @@ import numpy.typing as npt
 
 from storage.errors import InvalidRequest, StorageFailed
 from storage.files import atomic, direct
+from storage.files.checksum import crc32c
 from storage.graph.graph import Graph
 from storage.matrix.exchange import Marks, TileFile
 from storage.matrix.file_pool import FilePool
-from storage.matrix.format import Array, crc32c, decompress
+from storage.matrix.format import Array, decompress
 from storage.matrix.frame import Frame, MatrixSpec, frame_of
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import Checkpoint, WorkingDir, discard_checkpoint, find_checkpoint

@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from storage.errors import Conflict, InvalidRequest, StorageFailed
 from storage.files import atomic, direct
+from storage.files.checksum import crc32c
 from storage.files.memory import in_memory
 from storage.graph.graph import Graph
 from storage.matrix.format import (
     DISTANCES,
     Array,
     compress,
-    crc32c,
     fill_value,
     seal_document,
 )

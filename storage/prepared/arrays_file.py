@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from storage.errors import StorageFailed
 from storage.files import atomic
-from storage.matrix.format import Array, crc32c
+from storage.files.checksum import crc32c
+from storage.matrix.format import Array
 
 #: Types of the arrays of a file.
 KINDS: Final = ("int32", "int64", "uint16", "float32", "float64")

@@ -18,8 +18,9 @@ import numpy as np
 
 from storage.errors import StorageFailed
 from storage.files import atomic
+from storage.files.checksum import crc32c
 from storage.files.locks import lock_folder
-from storage.matrix.format import Array, crc32c
+from storage.matrix.format import Array
 from storage.matrix.handover import lock_within
 from storage.matrix.working_dir import RECORD, read_record, write_record
 from storage.prepared.journal import journal_folder

@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from storage.errors import StorageFailed
-from storage.matrix.format import Array, FileMark, crc32c
+from storage.files.checksum import crc32c
+from storage.matrix.format import Array, FileMark
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.tiles import NO_WAIT, StoreFolder
 from storage.prepared.sections import SectionChecks

@@ -14,7 +14,8 @@ import numpy as np
 
 from storage.errors import StorageFailed
 from storage.files import atomic
-from storage.matrix.format import CLOSED_PARTS, ROOT_DOCUMENT, TABLES, Array, FileMark, IntArray, crc32c, data_mark
+from storage.files.checksum import crc32c
+from storage.matrix.format import CLOSED_PARTS, ROOT_DOCUMENT, TABLES, Array, FileMark, IntArray, data_mark
 from storage.matrix.grid import CHECKSUM_BYTES, layout
 from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder

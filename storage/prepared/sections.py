@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import StorageFailed
-from storage.matrix.format import Array, crc32c
+from storage.files.checksum import crc32c
+from storage.matrix.format import Array
 from storage.matrix.grid import CHECKSUM_BYTES
 
 Checksums = npt.NDArray[np.uint32]

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, distances_document, fill_value, group_document
+from storage.files.checksum import crc32c
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, distances_document, fill_value, group_document
 from storage.matrix.grid import CHECKSUM_BYTES
 
 if TYPE_CHECKING:

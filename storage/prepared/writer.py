@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from storage.errors import StorageFailed
 from storage.files import atomic
+from storage.files.checksum import crc32c
 from storage.graph.graph import Graph
-from storage.matrix.format import ROOT_DOCUMENT, Array, FileMark, IntArray, crc32c, fill_value, plain, seal_document
+from storage.matrix.format import ROOT_DOCUMENT, Array, FileMark, IntArray, fill_value, plain, seal_document
 from storage.matrix.frame import MatrixSpec, check_target, consolidate, frame_of, write_graph, write_seal
 from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document, side_array

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from storage.errors import InvalidRequest, StorageFailed
 from storage.files import atomic, direct
+from storage.files.checksum import crc32c
 from storage.files.memory import in_memory
-from storage.matrix.format import ALSO, Array, compress, crc32c, decompress, fill_value
+from storage.matrix.format import ALSO, Array, compress, decompress, fill_value
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.side_arrays import side_array
 

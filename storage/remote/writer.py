@@ -23,8 +23,9 @@ import numpy as np
 
 from storage.errors import NotFound, StorageFailed
 from storage.files import atomic
+from storage.files.checksum import crc32c
 from storage.matrix.exchange import TileFile
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, crc32c
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working import WorkingMatrix
 from storage.matrix.working_dir import discard_checkpoint, place_checkpoint, record_bytes

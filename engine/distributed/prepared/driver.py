@@ -27,7 +27,8 @@ from engine.model.backend import Array
 from engine.model.progress import Monitor
 from engine.streaming import part_journal
 from storage.errors import ApspError, StorageFailed
-from storage.matrix.format import FileMark, crc32c
+from storage.files.checksum import crc32c
+from storage.matrix.format import FileMark
 from storage.prepared.arrays_file import ArraysFile, read_arrays
 from storage.prepared.journal import PreparedJournal
 from storage.prepared.writer import WrittenChunk

@@ -17,8 +17,8 @@ from engine.execution import compiling
 from engine.model.problem import Options
 from engine.streaming import tile_files
 from storage.files import memory
+from storage.files.checksum import crc32c
 from storage.graph.graph import build_graph
-from storage.matrix import format as formats
 from storage.matrix import grid, writer
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix
@@ -78,7 +78,7 @@ def test_a_longer_file_is_replaced_whole(tmp_path):
     place = np.full(4 * 5 * 4 + 4, 77, np.uint8)
     checksum = tile_files.put(str(path), part, place, 20)
     assert path.read_bytes() == part.tobytes() + checksum.to_bytes(4, "little")
-    assert checksum == formats.crc32c(part.tobytes())
+    assert checksum == crc32c(part.tobytes())
 
 
 @contextmanager

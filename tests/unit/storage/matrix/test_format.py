@@ -5,10 +5,7 @@ All of them have one CRC-32C, so a seal that had no more could not tell a file o
 
 from __future__ import annotations
 
-import ctypes
 import json
-import sys
-import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,10 +21,11 @@ from engine.api.solve import solve_to_store
 from engine.api.verify import verify_store
 from engine.model.problem import Options
 from storage.errors import StorageFailed
+from storage.files.checksum import crc32c
 from storage.graph.graph import Graph, build_graph
 from storage.matrix import format as formats
 from storage.matrix.download import labels_of, side_files
-from storage.matrix.format import FileMark, crc32c, data_mark, file_mark, sealed_files
+from storage.matrix.format import FileMark, data_mark, file_mark, sealed_files
 from tests.stores import forget_contents
 
 #: Entries of a chunk of a table: so few that small tables have many chunks.
@@ -195,54 +193,6 @@ def test_labels_that_a_client_fetched(tmp_path: Path):
 
 def test_a_mark_is_a_tuple_of_numbers():
     assert FileMark.of(4, 5, b"") == (4, 5, 5)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2**15 - 1, 2**15, 2**15 + 13, 2**21])
-@pytest.mark.parametrize("before", [0, 77])
-@pytest.mark.parametrize("with_lock", [False, True])
-def test_checksums_are_those_of_the_package(monkeypatch, count, before, with_lock):
-    """Through the C function without Python's lock, and where that is not there; bytes, and arrays of several types."""
-    if with_lock:
-        monkeypatch.setattr(formats, "_EXTEND", None)
-    data = np.random.default_rng(count).integers(0, 256, count, dtype=np.uint8)
-    wanted = google_crc32c.extend(before, data.tobytes())
-    assert crc32c(data.tobytes(), before) == crc32c(data, before) == wanted
-    if count % 8 == 0:
-        assert crc32c(data.view(np.float64).reshape(-1, 1), before) == wanted
-    if count > 2**16:
-        with pytest.raises((ValueError, BufferError)):
-            crc32c(data[::2], before)
-
-
-@pytest.mark.parametrize("lock_kept", [False, True])
-def test_other_threads_run_while_a_long_checksum_is_computed(monkeypatch, lock_kept):
-    """And that they would not if Python's lock was kept, so that this test can fail."""
-    assert formats._EXTEND is not None, "the package has no C function here"
-    if lock_kept:
-        extend = ctypes.PyDLL(google_crc32c._crc32c.__file__).crc32c_extend
-        extend.restype, extend.argtypes = ctypes.c_uint32, (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
-        monkeypatch.setattr(formats, "_EXTEND", extend)
-    data, go, turns, before = np.zeros(2**28, np.uint8), threading.Event(), 0, sys.getswitchinterval()
-
-    def count():
-        nonlocal turns
-        go.wait()
-        for turns in range(10_000):  # noqa: B007
-            pass
-
-    thread = threading.Thread(target=count)
-    sys.setswitchinterval(60)  # whoever has the lock gives it away only to wait
-    try:
-        thread.start()
-        go.set()
-        for _ in range(1 if lock_kept else 100):  # the other thread may wait for a processor, too
-            crc32c(data)
-            if counted := turns:
-                break
-    finally:
-        sys.setswitchinterval(before)
-        thread.join()
-    assert (counted == 0) == lock_kept
 
 
 @pytest.mark.parametrize("size", [2**10, 2**17])

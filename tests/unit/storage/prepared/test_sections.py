@@ -13,7 +13,8 @@ from engine.api.prepared import prepare
 from engine.api.prepared_matrix import open_result
 from engine.model.problem import Options
 from storage.errors import StorageFailed
-from storage.matrix.format import FileMark, crc32c
+from storage.files.checksum import crc32c
+from storage.matrix.format import FileMark
 from storage.matrix.tiles import StoreFolder
 from storage.prepared import chunks, reader, sections, writer
 from storage.prepared.chunks import CheckedTable

@@ -11,7 +11,7 @@ import pytest
 from engine.api.verify import verify_rows
 from service.cli.main import run
 from storage.errors import StorageFailed
-from storage.matrix.format import crc32c
+from storage.files.checksum import crc32c
 from storage.matrix.reader import open_matrix
 
 ROADS = "from,to,minutes,metres,distance\na,b,4,3000,1\nb,d,4,3500,2\na,c,3,4000,3\nc,d,5,3900,4\nd,e,1,1,5\n"

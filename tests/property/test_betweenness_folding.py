@@ -19,6 +19,8 @@ from storage.graph.graph import build_graph
 from storage.readers import read_graph
 
 SHAPES = ("trees", "caterpillar", "cycle", "pieces", "hairy", "star", "lone")
+#: Shares of the arcs of trees in directed graphs; see :func:`drawn_directed`.
+WAYS = (0.78, 0.07, 0.07), (0.3, 0.35, 0.35), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.5, 0.5), (0.1, 0.4, 0.4)
 KINDS = ("hops", "few lengths", "large", "decimals", "wide", "even")
 
 
@@ -111,17 +113,20 @@ def test_folded_graphs_have_networkxs_betweenness(shape, rows, monkeypatch):
     assert folded > 100  # of 144
 
 
-def drawn_directed(rng, kind):
-    """Return a directed graph of NetworkX, its key of weights, and the same graph for the engine: a core, and trees of
-    which most arcs have a reverse.
+def drawn_directed(rng, kind, ways):
+    """Return a directed graph of NetworkX, its key of weights, and the same graph for the engine: a core, trees, and
+    vertices without arcs.
+
+    ``ways`` are the shares of the arcs of trees that lead both ways, away from the core, and towards it; the other
+    vertices have no arc to the core.
     """
     n = int(rng.integers(2, 30))
     core = int(rng.integers(1, min(n, 9) + 1))
     arcs = {tuple(ends) for ends in rng.integers(0, core, (int(rng.integers(0, 20)), 2)).tolist()}
     for v in range(core, n):
-        u, way = int(rng.integers(0, v)), rng.random()
-        arcs |= {(u, v)} if way < 0.85 else set()
-        arcs |= {(v, u)} if way < 0.78 or 0.85 < way < 0.92 else set()
+        u, way = int(rng.integers(0, v)), int(rng.choice(4, p=[*ways, max(0.0, 1 - sum(ways))]))
+        arcs |= {(u, v)} if way in (0, 1) else set()
+        arcs |= {(v, u)} if way in (0, 2) else set()
     order, other = rng.permutation(n), nx.DiGraph()
     other.add_nodes_from(range(n))
     for u, v in sorted(arcs):
@@ -140,7 +145,7 @@ def test_folded_directed_graphs_have_networkxs_betweenness(kind, rows, monkeypat
     monkeypatch.setattr(passing_searches, "FEW_ROWS", 1 if rows else 10**9)
     folded = 0
     for seed in range(60):
-        other, weight, graph = drawn_directed(np.random.default_rng((13, seed)), kind)
+        other, weight, graph = drawn_directed(np.random.default_rng((13, seed)), kind, WAYS[seed % len(WAYS)])
         threads = Options(threads=1 + seed % 2)
         folded += folded_calls(other, weight, graph, threads)
         for normalized in (False, True):
@@ -195,11 +200,11 @@ def test_what_cannot_be_folded_is_not():
     tails, heads = np.array([0, 1, 2, 2, 3]), np.array([1, 2, 0, 3, 4])  # a triangle with a tail of two
     graph = build_graph(tails, heads, None, directed=False)[0]
     assert "trees are folded: 2 of 5 vertices" in Centrality(graph).make_plan().search
-    for turned, count in (((3, 4), 2), ((4,), 1), ((3,), 0)):  # the arcs into these vertices have a reverse
+    for turned in ((3, 4), (4,), (3,), ()):  # the arcs into these vertices have a reverse
         some = np.isin(heads, turned)
         sides = np.append(tails, heads[some]), np.append(heads, tails[some])
         search = Centrality(build_graph(*sides, None, directed=True)[0]).make_plan().search
-        assert (f"trees are folded: {count} of 5 vertices" in search) == (count > 0)
+        assert "trees are folded: 2 of 5 vertices" in search
     for what, options in (
         (replace(graph, terminals=1), Options()),
         (graph, Options(sources=(0, 1))),
@@ -240,6 +245,16 @@ def test_large_trees_are_exact_and_need_no_search():
     assert np.array_equal(found.values, place * (n - 1 - place))
     found = betweenness(line, arcs=True, normalized=False)
     assert np.array_equal(found.values, place[1:] * (n - place[1:]))
+    line = build_graph(place[:-1], place[1:], None, directed=True)[0]
+    assert np.array_equal(betweenness(line, normalized=False).values, place * (n - 1 - place))
+    assert np.array_equal(
+        betweenness(line, arcs=True, normalized=False).values,
+        place[1:] * (n - place[1:]),
+    )
+    heads = np.where(place[1:] % 2, 0, place[1:])  # half of the arcs lead to vertex 0, half away from it
+    star = betweenness(build_graph(place[1:] - heads, heads, None, directed=True)[0], normalized=False)
+    assert star.values[0] == (n // 2) * ((n - 1) // 2)
+    assert not star.values[1:].any()
 
 
 def test_progress_counts_the_core_and_a_wish_to_stop_is_heard():

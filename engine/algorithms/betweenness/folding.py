@@ -1,12 +1,12 @@
 """Folds the trees of a graph, so that searches count shortest paths in the rest of the graph, the core.
 
 If vertices with one neighbour are removed again and again, the vertices that remain are the *core*.  In a directed
-graph, an arc must lead to this neighbour, and an arc back.  The removed vertices form trees, each of which hangs on one
+graph, arcs may lead to this neighbour, from it, or both.  The removed vertices form trees, each of which hangs on one
 vertex of the core.  A shortest path between two vertices of the core enters no tree, and every path that leaves a tree
 leads through the vertex on which the tree hangs.  So a search from a vertex of the core stands for the searches from
-all vertices that are folded into it, and a path to a vertex of the core stands for the paths to all of them.  Paths
-inside trees are counted from the numbers of vertices of branches alone, and of the vertices that the tree reaches and
-that reach it.
+all vertices of its trees that reach it, and a path to a vertex of the core stands for the paths to all those that it
+reaches.  Paths inside trees are counted from the numbers of vertices of branches alone, and of the vertices that the
+tree reaches and that reach it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.arcs import FAR
-from engine.devices.cpu.betweenness.peeling import hand_down, peel_trees, sum_components
+from engine.devices.cpu.betweenness.peeling import DOWN, UP, flow_around, hand_down, peel_trees, sum_components
 from engine.devices.cpu.betweenness.preparing import cut_out
 from engine.graph.ordering import fixed
 from engine.model.decimals import in_units
@@ -33,7 +33,7 @@ LEAST_SHARE: Final = 0.05
 #: fewer are visited in milliseconds.
 LEAST_VISITS: Final = 500_000
 #: Bytes of memory that a fold takes for each vertex.
-VERTEX_BYTES: Final = 56
+VERTEX_BYTES: Final = 72
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +45,8 @@ class Fold:
         core: the graph of the core, without isolated vertices; its labels are those of the whole graph.
         vertices: int64, shape (core.n,): the index of each vertex of the core in the whole graph, ascending.
         arcs: int64, shape (core.arcs,): the index of each arc of the core in the whole graph, ascending.
-        removed: the vertices of the trees, int32, in the order in which they were removed.
-        parent: int32, shape (n,): the vertex on which each removed vertex hangs, -1 for other vertices.
-        sizes: int64, shape (n,): the number of vertices of the branches on each vertex, itself included.
-        squares: int64, shape (n,): the sum of the squared sizes of the branches on each vertex.
+        removed, parent, ways, out, into, products: the trees, as
+            :func:`engine.devices.cpu.betweenness.peeling.peel_trees` returns them.
     """
 
     graph: Graph
@@ -57,13 +55,17 @@ class Fold:
     arcs: Indices
     removed: npt.NDArray[np.int32]
     parent: npt.NDArray[np.int32]
-    sizes: Indices
-    squares: Indices
+    ways: npt.NDArray[np.uint8]
+    out: Indices
+    into: Indices
+    products: Indices
 
     @property
-    def folded(self) -> Floats:
-        """The number of vertices that each vertex of the core stands for, float64, shape (core.n,)."""
-        return self.sizes[self.vertices].astype(np.float64)
+    def stands(self) -> tuple[Floats, Floats]:
+        """For how many vertices each vertex of the core stands as a target, and as a source; float64, shape (core.n,)
+        each.
+        """
+        return self.out[self.vertices].astype(np.float64), self.into[self.vertices].astype(np.float64)
 
     def around(self, *flows: Floats) -> tuple[Indices, Indices]:
         """Return how many vertices each vertex reaches, and how many reach it, itself included; int64, shape (n,).
@@ -72,15 +74,16 @@ class Fold:
             flows: in a directed graph, the flow that begins and the flow that ends at each vertex of the core, of shape
                 (core.n,) each; otherwise none.
         """
+        tree, sizes = (self.removed, self.parent, self.ways), (self.out, self.into)
         if not flows:
-            totals = sum_components(fixed(self.graph.indptr), fixed(self.graph.heads), self.parent, self.sizes)
-            hand_down(self.removed, self.parent, totals)
+            totals = sum_components(fixed(self.graph.indptr), fixed(self.graph.heads), self.parent, self.out)
+            hand_down(tree, self.out, totals, UP)
             return totals, totals
-        found = self.sizes.copy(), self.sizes.copy()
-        for reached, flow in zip(found, flows, strict=True):
-            # each of the vertices for which a vertex of the core stands sends 1 to each vertex that it reaches
-            reached[self.vertices] += np.rint(flow / self.folded).astype(np.int64)
-            hand_down(self.removed, self.parent, reached)
+        found = self.out.copy(), self.into.copy()
+        # each vertex for which a vertex of the core stands as a source sends 1 to each vertex that it reaches
+        for around, size, flow, times, forth in zip(found, sizes, flows, self.stands[::-1], (UP, DOWN), strict=True):
+            around[self.vertices] += np.rint(flow / times).astype(np.int64)
+            hand_down(tree, size, around, forth)
         return found
 
     def by_vertex(self, core: Floats, around: tuple[Indices, Indices]) -> Floats:
@@ -91,10 +94,7 @@ class Fold:
                 into two other vertices of the core.
             around: the result of :meth:`around`.
         """
-        # If a vertex is removed, what is connected with it falls into the branches on the vertex and a remainder.
-        # Counted are the pairs between two branches, and those between a branch and the remainder.
-        (out, into), sizes = around, self.sizes
-        found = ((sizes - 1) * (out + into - sizes - 1) - self.squares).astype(np.float64)
+        found: Floats = flow_around((self.out, self.into, self.products), around)
         found[self.vertices] += core
         return found
 
@@ -108,7 +108,7 @@ class Fold:
         graph, parent, (out, into) = self.graph, self.parent, around
         tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
         up, down = parent[tails] == graph.heads, parent[graph.heads] == tails
-        leave, enter = self.sizes * (out - self.sizes), self.sizes * (into - self.sizes)
+        leave, enter = self.into * (out - self.out), self.out * (into - self.into)
         found = np.where(up, leave[tails], np.where(down, enter[graph.heads], 0)).astype(np.float64)
         found[self.arcs] = core
         return found
@@ -130,10 +130,11 @@ def fold_trees(graph: Graph, *, decimal: bool) -> Fold | None:
     if graph.terminals or n * (n + graph.arcs) < LEAST_VISITS:
         return None
     indptr, heads = fixed(graph.indptr), fixed(graph.heads)
-    removed, parent, sizes, squares = peel_trees(indptr, heads)
+    *tree, left = peel_trees(indptr, heads)
+    removed = tree[0]
     if len(removed) < max(1, LEAST_SHARE * n) or not _whole(graph, decimal=decimal):
         return None
-    return Fold(graph, *_core(graph, parent), removed, parent, sizes, squares)
+    return Fold(graph, *_core(graph, left), *tree)
 
 
 def _whole(graph: Graph, *, decimal: bool) -> bool:
@@ -146,14 +147,9 @@ def _whole(graph: Graph, *, decimal: bool) -> bool:
     return decimal and in_units(graph.indptr, graph.weights) is not None
 
 
-def _core(graph: Graph, parent: npt.NDArray[np.int32]) -> tuple[Graph, Indices, Indices]:
-    """Return the graph of the core without isolated vertices, and the indices of its vertices and arcs in ``graph``."""
-    left, indptr, heads = parent < 0, fixed(graph.indptr), fixed(graph.heads)
-    if graph.directed:
-        tails = np.repeat(np.arange(graph.n), np.diff(indptr))
-        inner = left[tails] & left[heads]
-        left = np.zeros(graph.n, np.bool_)
-        left[tails[inner]] = left[heads[inner]] = True
+def _core(graph: Graph, left: npt.NDArray[np.bool_]) -> tuple[Graph, Indices, Indices]:
+    """Return the graph of the vertices that are left, and the indices of its vertices and arcs in ``graph``."""
+    indptr, heads = fixed(graph.indptr), fixed(graph.heads)
     _, vertices, arcs, (starts, ahead) = cut_out(indptr, heads, left, graph.directed)
     core = Graph(
         starts, ahead, graph.weights[arcs], graph.labels[vertices], directed=graph.directed, weighted=graph.weighted

@@ -60,8 +60,8 @@ class SmallSearches:
     Attributes:
         visits: bounds on the number of vertices and arcs that searches together visit, and that searches alone visit.
         size: the number of vertices of the core.
-        folded: the number of all other vertices.
-        only_trees: whether only trees are folded.
+        folded: the number of vertices of trees, and of twins, that are folded.
+        twins: whether there are twins among these.
         bytes: an estimate of the bytes of memory that all of this takes.
     """
 
@@ -79,8 +79,8 @@ class SmallSearches:
             (FEW_ROWS, NEAR_HOPS, WORK_TYPES["int32"].largest),
         )
         self.visits, self._ends = (int(told[0]), int(told[1])), int(told[2])
-        self.size = len(self._folded[4])
-        self.folded, self.only_trees = graph.n - self.size, told[3] == 0
+        self.size = len(self._folded[2])
+        self.folded, self.twins = len(self._folded[0][0]) + int(told[3]), bool(told[3])
         width, arcs = self._kind.dtype.itemsize, len(self._core[1])
         self.bytes = self.size * (1024 + (HELD_ROWS + 2 * LANES) * width) + 96 * (graph.n + graph.arcs) + 64 * arcs
 

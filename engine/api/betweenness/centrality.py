@@ -126,16 +126,17 @@ class Centrality:
         return passage, _task(rows, own, kept, ends=self._endpoints, arcs=self._arcs)
 
     def _folded(self, fold: Fold) -> tuple[Passage, PassingTask]:
-        """Return the core of the graph, and its vertices as sources and targets, each with the number of vertices for
+        """Return the core of the graph, and its vertices as sources and targets, each with the numbers of vertices for
         which it stands.
 
         Ends of paths are counted in a directed graph, because they tell how many vertices a tree reaches, and how many
         reach it.  In an undirected graph these are the vertices of its component.
         """
         passage = self._core = Passage(fold.core, decimal=self._decimal)
-        rows, kept = np.arange(passage.size), np.empty(passage.size)
-        kept[passage.arcs.rank] = fold.folded
-        return passage, _task(rows, rows, kept, ends=self._graph.directed, arcs=self._arcs, times=kept)
+        rows, stands = np.arange(passage.size), np.empty((2, passage.size))
+        stands[:, passage.arcs.rank] = fold.stands
+        kept, times = stands
+        return passage, _task(rows, rows, kept, ends=self._graph.directed, arcs=self._arcs, times=times)
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
         """Predict memory and time; ``monitor`` receives the progress of compiling, and is asked whether to stop."""
@@ -182,7 +183,8 @@ class Centrality:
         """
         if self._fold is not None and folded:
             fold, core = self._fold, self._core
-            around = fold.around(*(core.by_vertex(flow) for flow in (passed.begins, passed.ends) if len(flow)))
+            counted = (passed.begins, passed.ends) if self._graph.directed else ()
+            around = fold.around(*(core.by_vertex(flow) for flow in counted))
             if self._arcs:
                 return fold.by_arc(core.by_arc(passed.over), around)
             found = fold.by_vertex(core.by_vertex(passed.vertices), around)

@@ -52,7 +52,7 @@ class SmallRun:
         if memory > machine.memory:
             return None
         words = words_of_search(whole=True, unit=len(lengths) == 0, power=power)
-        words += words_of_fold(searches.folded, graph.n, "trees" if searches.only_trees else "trees, twins and ends")
+        words += words_of_fold(searches.folded, graph.n, "trees and twins" if searches.twins else "trees")
         together, alone = searches.visits
         seconds = alone * machine.threads / machine.search_rate + together / TOGETHER_RATE
         return cls(searches, PathPlan(words, searches.size, 1, memory, seconds, 0))

@@ -8,61 +8,88 @@ from engine.graph.kernels import njit
 
 #: Twins are looked for among vertices with at most this number of neighbours.
 MOST_NEIGHBOURS = 64
+#: Ways between a removed vertex and its parent: an arc to the parent, and an arc from it.
+UP, DOWN = 1, 2
 
 
 @njit(nogil=True, cache=True)
 def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
-    """Remove vertices with one neighbour, to and from which an arc leads, again and again.
+    """Remove vertices that have arcs to or from a single other vertex, again and again.
 
     A removed vertex and all that was removed behind it are a *branch*.  It hangs on the only neighbour that this vertex
-    still had, its *parent*.  If nothing but a tree is left of a component, one vertex of it stays.
+    had left, its parent.  Arcs may lead to the parent, from it, or both.
 
     Args:
-        indptr: int64, shape (n + 1,): where the arcs of each vertex begin (CSR).
-        heads: int32, shape (arcs,), ascending for each vertex.
+        indptr: int64, shape (n + 1,): the index at which the arcs of each vertex begin (CSR).
+        heads: int32, shape (arcs,), different for each vertex, and never the vertex itself.
 
     Returns:
-        The removed vertices, int32, in the order in which they were removed.  Then three arrays of shape (n,): the
-        parents of removed vertices, int32, -1 for others; the number of vertices of the branches on each vertex, itself
-        included, int64; and the sum of the squared sizes of these branches, int64.
+        The removed vertices, int32, in the order in which they were removed.  Then six arrays of shape (n,).  The
+        parents of removed vertices, int32, -1 for others.  The ways between them, uint8: ``UP`` if an arc leads to the
+        parent, plus ``DOWN`` if one leads from it.  Of the vertices of the branches on each vertex, itself included,
+        the number of those that it reaches, and the number of those that reach it, int64.  The sum over these branches
+        of the product of both numbers, each branch alone, int64.  Last, bool, shape (n,): whether a vertex is in the
+        core, which all others that have arcs left are.
     """
     n = len(indptr) - 1
-    parent, sizes, squares = np.full(n, -1, np.int32), np.ones(n, np.int64), np.zeros(n, np.int64)
-    left, entering = np.empty(n, np.int32), np.zeros(n, np.int32)
-    queue = np.empty(n, np.int32)
-    count = 0
-    for v in heads:
-        entering[v] += 1
+    parent, ways, queue = np.full(n, -1, np.int32), np.zeros(n, np.uint8), np.empty(n, np.int32)
+    out, into, products = np.ones(n, np.int64), np.ones(n, np.int64), np.zeros(n, np.int64)
+    ends, count = _count_neighbours(indptr, heads), 0
     for v in range(n):
-        left[v] = indptr[v + 1] - indptr[v]
-        if left[v] == 1 and entering[v] == 1:
+        if _hangs(ends[v]):
             queue[count] = v
             count += 1
     done, kept = 0, 0
     while done < count:
         v = queue[done]
         done += 1
-        if left[v] == 0:  # the last vertex of a component that is a tree
+        up, down = ends[v, 0], ends[v, 2]
+        if up + down == 0:  # the last vertex of a component that is a tree
             continue
-        u = np.int32(-1)
-        for e in range(indptr[v], indptr[v + 1]):
-            if parent[heads[e]] < 0:
-                u = heads[e]
-        first, last = indptr[u], indptr[u + 1]
-        at = first + np.searchsorted(heads[first:last], v)
-        if at == last or heads[at] != v:
-            continue  # the arc into ``v`` comes from another vertex
+        u = ends[v, 1] if up else ends[v, 3]
         queue[kept] = v
         kept += 1
-        parent[v] = u
-        sizes[u] += sizes[v]
-        squares[u] += sizes[v] * sizes[v]
-        left[u] -= 1
-        entering[u] -= 1
-        if left[u] == 1 and entering[u] == 1:
+        parent[v], ways[v] = u, UP * up + DOWN * down
+        out[u] += out[v] * down
+        into[u] += into[v] * up
+        products[u] += out[v] * down * into[v] * up
+        ends[u, 0] -= down
+        ends[u, 1] ^= v * down
+        ends[u, 2] -= up
+        ends[u, 3] ^= v * up
+        if _hangs(ends[u]):
             queue[count] = u
             count += 1
-    return queue[:kept], parent, sizes, squares
+    left = np.empty(n, np.bool_)
+    for v in range(n):
+        left[v] = parent[v] < 0 and ends[v, 0] + ends[v, 2] > 0
+    return queue[:kept], parent, ways, out, into, products, left
+
+
+@njit(nogil=True, cache=True)
+def _count_neighbours(indptr, heads):  # type: ignore[no-untyped-def]
+    """Return the number of heads and of tails of each vertex, each followed by the exclusive or of their numbers.
+
+    The result is int32, of shape (n, 4).  If a single head, or tail, is left, the exclusive or is its number.
+    """
+    n = len(indptr) - 1
+    ends = np.zeros((n, 4), np.int32)
+    for u in range(n):
+        mixed = np.int32(0)
+        for e in range(indptr[u], indptr[u + 1]):
+            v = heads[e]
+            mixed ^= v
+            ends[v, 2] += 1
+            ends[v, 3] ^= u
+        ends[u, 0], ends[u, 1] = indptr[u + 1] - indptr[u], mixed
+    return ends
+
+
+@njit(nogil=True, cache=True)
+def _hangs(ends):  # type: ignore[no-untyped-def]
+    """Return whether all arcs of a vertex that are left lead to or from one vertex; see :func:`peel_trees`."""
+    up, down = ends[0], ends[2]
+    return up <= 1 and down <= 1 and (up + down == 1 or (up + down == 2 and ends[1] == ends[3]))
 
 
 @njit(nogil=True, cache=True)
@@ -118,43 +145,13 @@ def fold_twins(indptr, heads, left, stands):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def fold_ends(indptr, heads, left, stands, share):  # type: ignore[no-untyped-def]
-    """Fold the vertices of a directed graph that have one arc in and no arc out into the tails of these arcs.
-
-    All paths to such a vertex lead through the tail, which stands for it as a target.  No path begins there.
-
-    Args:
-        indptr, heads: the arcs (CSR).
-        left: bool, shape (n,), all True: set to False for the vertices that are folded, and for those without arcs.
-        stands: float64, shape (n,), all 1: receives the number of vertices for which each vertex stands as a target.
-        share: the vertices are folded only if they are at least this share of all.
-
-    Returns:
-        The number of vertices that are folded, those without arcs included.
-    """
-    n = len(left)
-    entering, count = np.zeros(n, np.int32), 0
-    for v in heads:
-        entering[v] += 1
-    for v in range(n):
-        count += indptr[v] == indptr[v + 1] and entering[v] <= 1
-    if count < max(1.0, share * n):
-        return 0
-    for u in range(n):
-        left[u] = indptr[u] < indptr[u + 1] or entering[u] > 1
-        for e in range(indptr[u], indptr[u + 1]):
-            v = heads[e]
-            stands[u] += indptr[v] == indptr[v + 1] and entering[v] == 1
-    return count
-
-
-@njit(nogil=True, cache=True)
 def sum_components(indptr, heads, parent, sizes):  # type: ignore[no-untyped-def]
     """Return how many vertices the component of each vertex of an undirected graph has, int64, shape (n,).
 
     Args:
         indptr, heads: the arcs.
-        parent, sizes: as :func:`peel_trees` has filled them; entries of removed vertices are 0 in the result.
+        parent: as :func:`peel_trees` returns it; entries of removed vertices are 0 in the result.
+        sizes: the number of vertices of the branches on each vertex, itself included.
     """
     n = len(indptr) - 1
     totals = np.zeros(n, np.int64)
@@ -181,10 +178,40 @@ def sum_components(indptr, heads, parent, sizes):  # type: ignore[no-untyped-def
 
 
 @njit(nogil=True, cache=True)
-def hand_down(removed, parent, values):  # type: ignore[no-untyped-def]
-    """Set the entry of each removed vertex in ``values``, int64, to that of the vertex on which its tree hangs.
+def hand_down(tree, sizes, values, forth):  # type: ignore[no-untyped-def]
+    """Count what removed vertices reach, or what reaches them, given the same of the vertices that were not removed.
 
-    ``removed`` and ``parent`` are as :func:`peel_trees` has left them.
+    Args:
+        tree: ``removed``, ``parent`` and ``ways``, as :func:`peel_trees` returns them.
+        sizes: int64, shape (n,): ``out`` or ``into`` of :func:`peel_trees`.
+        values: int64, shape (n,): the number of vertices of the whole graph that each vertex reaches, or that reach it,
+            itself included; entries of removed vertices are set.
+        forth: ``UP`` to count what vertices reach, ``DOWN`` to count what reaches them.
     """
+    removed, parent, ways = tree
     for i in range(len(removed) - 1, -1, -1):
-        values[removed[i]] = values[parent[removed[i]]]
+        v = removed[i]
+        values[v] = sizes[v]
+        if ways[v] & forth:
+            values[v] += values[parent[v]] - (sizes[v] if ways[v] & ~forth else 0)
+
+
+@njit(nogil=True, cache=True)
+def flow_around(sizes, around):  # type: ignore[no-untyped-def]
+    """Return the flow through each vertex on paths between different branches on it, or between a branch and the rest.
+
+    Of the core, which is not in branches, only paths to and from branches count.
+
+    Args:
+        sizes: ``out``, ``into`` and ``products`` of :func:`peel_trees`.
+        around: int64, shape (n,) each: the number of vertices that each vertex reaches, and that reach it.
+
+    Returns:
+        The number of ordered pairs of vertices whose paths pass through each vertex, float64, shape (n,).
+    """
+    (out, into, products), (reached, reaching) = sizes, around
+    found = np.empty(len(out))
+    for v in range(len(out)):
+        pairs = (reaching[v] - 1) * (reached[v] - 1) - products[v]
+        found[v] = pairs - (reaching[v] - into[v]) * (reached[v] - out[v])
+    return found

@@ -8,7 +8,15 @@ import numpy as np
 
 from engine.devices.cpu.betweenness.gathering import order_along_tree, order_by_pivots
 from engine.devices.cpu.betweenness.merging import merge_sources, share_flow
-from engine.devices.cpu.betweenness.peeling import fold_ends, fold_twins, hand_down, peel_trees, sum_components
+from engine.devices.cpu.betweenness.peeling import (
+    DOWN,
+    UP,
+    flow_around,
+    fold_twins,
+    hand_down,
+    peel_trees,
+    sum_components,
+)
 from engine.devices.cpu.betweenness.preparing import bound_visits, cut_out, reverse_arcs
 from engine.graph._walks import count_levels, strong_components
 from engine.graph.kernels import njit
@@ -21,29 +29,20 @@ SHORT = 255
 @njit(nogil=True, cache=True)
 def _fold(indptr, heads, directed, unit, share):  # type: ignore[no-untyped-def]
     """Fold trees and twins; see :func:`prepare_small`."""
-    n = len(indptr) - 1
-    removed, parent, sizes, squares = peel_trees(indptr, heads)
-    if len(removed) < max(1.0, share * n):
-        removed, parent[:], sizes[:], squares[:] = removed[:0], -1, 1, 0
-    left, stands = parent < 0, sizes.astype(np.float64)
-    times, count = stands, 0
-    if not directed:
-        count = fold_twins(indptr, heads, left, stands) if unit and share <= 1 else 0
-    elif len(removed) == 0:
-        times = stands.copy()
-        count = fold_ends(indptr, heads, left, stands, share)
-    if len(removed) + count == 0:
-        core = np.arange(n), np.arange(len(heads)), (indptr.copy(), heads.copy())
-        return (removed, parent, sizes, squares), core, (stands, times), count
-    if directed and count == 0:
-        inner = np.zeros(n, np.bool_)
-        for u in range(n):
-            for e in range(indptr[u], indptr[u + 1]):
-                if left[u] and left[heads[e]]:
-                    inner[u] = inner[heads[e]] = True
-        left = inner
+    removed, parent, ways, out, into, products, left = peel_trees(indptr, heads)
+    if len(removed) < max(1.0, share * len(left)):
+        removed, parent[:], out[:], into[:], products[:] = removed[:0], -1, 1, 1, 0
+        left[:] = True
+    kept, times, twins = out.astype(np.float64), into.astype(np.float64), 0
+    if unit and not directed and share <= 1:
+        twins = fold_twins(indptr, heads, left, kept)
+        times = kept
+    folded = (removed, parent, ways), (out, into, products)
+    if len(removed) + twins == 0:
+        n = len(left)
+        return folded, (np.arange(n), np.arange(len(heads)), (indptr.copy(), heads.copy())), (kept, times), twins
     _, vertices, places, arcs = cut_out(indptr, heads, left, directed)
-    return (removed, parent, sizes, squares), (vertices, places, arcs), (stands[vertices], times[vertices]), count
+    return folded, (vertices, places, arcs), (kept[vertices], times[vertices]), twins
 
 
 @njit(nogil=True, cache=True)
@@ -55,15 +54,14 @@ def prepare_small(indptr, heads, lengths, directed, shares, limits):  # type: ig
         lengths: int32, shape (arcs,): the lengths of the arcs; empty if all are 1.
         directed: whether some arc may have no reverse.
         shares: trees are folded if they have at least the first share of the vertices, and twins if that is at most 1;
-            searches that visit at most the
-            second share of the core are made alone.
+            searches that visit at most the second share of the core are made alone.
         limits: the least number of sources that are searched from together; the number of hops up to which all sources
             are near each other; and a number that no length exceeds.
 
     Returns:
-        Five tuples.  What was folded: ``removed``, ``parent``, ``sizes`` and ``squares`` of
-        :func:`engine.devices.cpu.betweenness.peeling.peel_trees`, with ``removed`` empty if trees are not folded; and
-        the vertices of the core, int64.
+        Five tuples.  What was folded: three entries.  ``removed``, ``parent`` and ``ways``, and ``out``, ``into`` and
+        ``products``, of :func:`engine.devices.cpu.betweenness.peeling.peel_trees`, with ``removed`` empty if trees are
+        not folded; and the vertices of the core, int64.
         The core: its CSR, the lengths of its arcs, for each of its vertices the number of vertices for which it stands
         as a target and as a source, both float64, and the vertices from which searches are made alone, int64.
         The part that searches together visit, empty without such searches: its vertices, by their numbers in the core;
@@ -72,13 +70,13 @@ def prepare_small(indptr, heads, lengths, directed, shares, limits):  # type: ig
         The sources of searches together, near ones next to each other, as
         :func:`engine.devices.cpu.betweenness.merging.merge_sources` returns them.
         Four numbers: bounds on the vertices and arcs that searches together and searches alone visit; 1 if flow that
-        begins and ends at vertices must be counted, else 0; and the number of twins and ends that are folded.
+        begins and ends at vertices must be counted, else 0; and the number of twins that are folded.
     """
     unit = len(lengths) == 0
-    folded, (vertices, places, core), (kept, times), others = _fold(indptr, heads, directed, unit, shares[0])
+    folded, (vertices, places, core), (kept, times), twins = _fold(indptr, heads, directed, unit, shares[0])
     size = len(vertices)
     steps = lengths if unit else lengths[places]
-    ends = directed and size < len(indptr) - 1
+    ends = directed and len(folded[0][0]) > 0
     component, order = strong_components(core[0], core[1])
     little = int(shares[1] * (size + len(core[1])))
     visits, inside, direct = bound_visits(core[0], core[1], component, order, little)
@@ -99,12 +97,12 @@ def prepare_small(indptr, heads, lengths, directed, shares, limits):  # type: ig
             rows = rows[order_along_tree(out, (into[0], into[2]), rows)]
         elif unit or lengths.max() <= SHORT:
             rows = rows[order_by_pivots(out, into[0], rows)[0]]
-    sources, members, tree = merge_sources(out, component[part], rows, times[part])
+    sources, members, merged = merge_sources(out, component[part], rows, times[part])
     rows = sources[0]
     together = np.int64(len(rows)) * (len(part) + len(out[1]))
-    told = together, visits[~many].sum(), np.int64(ends), np.int64(others)
+    told = together, visits[~many].sum(), np.int64(ends), np.int64(twins)
     own = (*folded, vertices), (*core, steps, kept, times, np.flatnonzero(alone))
-    return (*own, (part, *out, *into, lone, kept[part], times[part]), (sources, members, tree), told)
+    return (*own, (part, *out, *into, lone, kept[part], times[part]), (sources, members, merged), told)
 
 
 @njit(nogil=True, cache=True)
@@ -121,37 +119,29 @@ def join_small(graph, folded, core, part, merged, alone, together):  # type: ign
             except for the flow that begins at vertices of the part if sources are merged.
     """
     indptr, heads, directed = graph
-    removed, parent, sizes, squares, vertices = folded
-    (searched, times), (_, _, lacking), tree = merged
-    share_flow((searched, times, lacking), tree, part[-2:], together)
+    tree, (out, into, products), vertices = folded
+    (searched, factors), (_, _, lacking), merging = merged
+    share_flow((searched, factors, lacking), merging, part[-2:], together)
     for k in range(3):
         total, some = alone[k], together[k]
         for i in range(min(len(some), len(total))):
             total[part[0][i]] += some[i]
-    if len(vertices) == len(sizes):
+    if len(vertices) == len(out):
         return alone[0]
-    kept, times = core[3], core[4]
-    if directed and len(removed) == 0:
-        found = np.zeros(len(sizes))
-        for i in range(len(vertices)):
-            # paths to the folded ends at a vertex pass through it, from all sources from which flow ends there
-            found[vertices[i]] = alone[0][i] + (kept[i] - 1) * (alone[2][i] / kept[i])
-        return found
-    if directed:
-        reached, reaching = sizes.copy(), sizes.copy()
-        for i in range(len(vertices)):
-            reached[vertices[i]] += np.int64(np.rint(alone[1][i] / kept[i]))
-            reaching[vertices[i]] += np.int64(np.rint(alone[2][i] / kept[i]))
-        hand_down(removed, parent, reaching)
-    elif len(removed):
-        reached = sum_components(indptr, heads, parent, sizes)
-        reaching = reached
-    else:
-        reached, reaching = sizes, sizes
-    hand_down(removed, parent, reached)
-    found = np.empty(len(sizes))
-    for v in range(len(sizes)):
-        found[v] = (sizes[v] - 1) * (reached[v] + reaching[v] - sizes[v] - 1) - squares[v]
+    found = np.zeros(len(out))
+    if len(tree[0]):
+        reached, reaching = out.copy(), into.copy()
+        if directed:
+            kept, times = core[3], core[4]
+            for i in range(len(vertices)):
+                reached[vertices[i]] += np.int64(np.rint(alone[1][i] / times[i]))
+                reaching[vertices[i]] += np.int64(np.rint(alone[2][i] / kept[i]))
+            hand_down(tree, into, reaching, DOWN)
+        else:
+            reached = sum_components(indptr, heads, tree[1], out)
+            reaching = reached
+        hand_down(tree, out, reached, UP)
+        found = flow_around((out, into, products), (reached, reaching))
     for i in range(len(vertices)):
         found[vertices[i]] += alone[0][i]
     return found

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from engine.devices.cpu.betweenness.merging import merge_sources
-from engine.devices.cpu.betweenness.peeling import fold_ends, fold_twins
+from engine.devices.cpu.betweenness.peeling import DOWN, UP, fold_twins, hand_down, peel_trees
 from engine.devices.cpu.betweenness.small import prepare_small
 from engine.graph.ordering import fixed
 from storage.graph.graph import build_graph
@@ -67,21 +67,36 @@ def test_twins_of_a_clique_become_one_vertex():
     assert fold_twins(*square, np.ones(4, np.bool_), np.ones(4)) == 0
 
 
-def test_ends_of_single_arcs_are_folded_if_they_are_many():
-    # 0 and 1 lead to each other; 2, 3, 4 are ends of single arcs, 5 is the end of two, and 6 has no arc
-    indptr, heads = arcs_of([0, 1, 0, 0, 1, 0, 1], [1, 0, 2, 3, 4, 5, 5], directed=True, n=7)
-    left, stands = np.ones(7, np.bool_), np.ones(7)
-    assert fold_ends(indptr, heads, left, stands, 0.9) == 0
-    assert left.all()
-    assert fold_ends(indptr, heads, left, stands, 0.05) == 4
-    assert left.tolist() == [True, True, False, False, False, True, False]
-    assert stands[[0, 1, 5]].tolist() == [3, 2, 1]
+def test_trees_whose_arcs_lead_one_way_are_peeled():
+    # 0, 1 and 2 are a ring; 3 and 4 are ends behind 0, 5 leads to 1, 6 to 5 and back, 7 has no arc
+    arcs = [(0, 1), (1, 2), (2, 0), (0, 3), (3, 4), (5, 1), (6, 5), (5, 6)]
+    removed, parent, ways, out, into, products = peel_trees(*arcs_of(*zip(*arcs, strict=True), directed=True, n=8))[:-1]
+    assert sorted(removed.tolist()) == [3, 4, 5, 6]
+    assert parent.tolist() == [-1, -1, -1, 0, 3, 1, 5, -1]
+    assert ways.tolist() == [0, 0, 0, DOWN, DOWN, UP, UP | DOWN, 0]
+    assert out.tolist() == [3, 1, 1, 2, 1, 2, 1, 1]
+    assert into.tolist() == [1, 3, 1, 1, 1, 2, 1, 1]
+    assert products.tolist() == [0, 0, 0, 0, 0, 1, 0, 0]
+
+
+def test_a_component_that_is_a_tree_keeps_one_vertex():
+    removed, parent, ways, out, into, _, left = peel_trees(*arcs_of([0, 2, 2], [1, 1, 3], directed=True))
+    (last,) = np.flatnonzero(parent < 0)
+    assert not left.any()
+    reached, reaching = out.copy(), into.copy()
+    tree = removed, parent, ways
+    hand_down(tree, out, reached, UP)
+    hand_down(tree, into, reaching, DOWN)
+    assert len(removed) == 3
+    assert last not in removed
+    assert reached.tolist() == [2, 1, 3, 1]
+    assert reaching.tolist() == [1, 3, 1, 2]
 
 
 def test_small_graphs_are_folded_only_if_it_is_worth_it():
     ends = arcs_of([0, 1, 0, 0, 1], [1, 0, 2, 3, 4], directed=True)
     clique = arcs_of([0, 1, 2, 2, 3], [1, 2, 0, 3, 4], directed=False)
-    for arcs, directed, sizes in ((ends, True, (5, 2)), (clique, False, (5, 0))):  # a single vertex has no arc
+    for arcs, directed, sizes in ((ends, True, (5, 0)), (clique, False, (5, 0))):  # a single vertex has no arc
         for share, size in zip((math.inf, 0.05), sizes, strict=True):
             found = prepare_small(*arcs, ALL_ONE, directed, (share, 1 / 16), (32, 10, 2**30 - 2))
-            assert len(found[0][4]) == size
+            assert len(found[0][2]) == size

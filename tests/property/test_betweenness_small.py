@@ -179,14 +179,38 @@ def test_what_is_not_small_or_not_whole_is_counted_as_before():
     assert Centrality(build_graph(line, line + 1, None, directed=True)[0], Options(device="cpu"))._small is None
 
 
+def joints(stages, width):
+    """Return a directed chain of vertices, and between each two of them ``width`` paths of two arcs."""
+    step = width + 1
+    first, between = (
+        np.repeat(np.arange(stages) * step, width),
+        np.arange(stages * step).reshape(-1, step)[:, 1:].ravel(),
+    )
+    return np.concatenate([first, between]), np.concatenate([between, first + step])
+
+
 def test_too_many_paths_are_noticed():
-    rungs = np.arange(1100)  # the number of paths doubles from one square to the next
-    a, b, c = 3 * rungs, 3 * rungs + 1, 3 * rungs + 2
-    graph = build_graph(np.concatenate([a, a, b, c]), np.concatenate([b, c, a + 3, a + 3]), None, directed=True)[0]
-    small = Centrality(graph)
-    if small._small is not None:
-        with pytest.raises(SolveFailed, match="more than 1e"):
-            small.run()
+    stages, width = 520, 4  # 4^520 paths from the first vertex to the last; an arc back makes one block of all
+    tails, heads = joints(stages, width)
+    last = stages * (width + 1)
+    graph = build_graph(np.append(tails, last), np.append(heads, 0), None, directed=True)[0]
+    asked = Centrality(graph)
+    assert asked._small is not None
+    with pytest.raises(SolveFailed, match="more than 1e"):
+        asked.run()
+
+
+def test_many_paths_through_several_blocks_are_no_trouble():
+    stages, width = 520, 4
+    graph = build_graph(*joints(stages, width), None, directed=True)[0]
+    asked = Centrality(graph, normalized=False)
+    assert "blocks between cut vertices" in asked.make_plan().search
+    found, n, step = asked.run().values, graph.n, width + 1
+    before = np.arange(0, n, step)
+    np.testing.assert_array_equal(found[::step], before * (n - 1 - before))
+    some = np.delete(found, np.s_[::step]).reshape(-1, width)
+    ways = (before[:-1] + 1) * (n - before[1:])  # a quarter of the paths from here and before to there and beyond
+    np.testing.assert_allclose(some, np.broadcast_to(ways[:, None] / width, some.shape), rtol=1e-12)
 
 
 def test_progress_is_told_and_a_wish_to_stop_is_heard():
@@ -225,6 +249,7 @@ def test_progress_is_told_and_a_wish_to_stop_is_heard():
         ("monaco_drive.csv", False),
         ("krems_drive.csv", True),
         ("helsinki_drive.csv", False),
+        ("north-bayreuth_drive.csv", False),
         ("celegansneural.gml", True),
         ("mediumEWD.txt", True),
         ("celegans_metabolic.graph", False),

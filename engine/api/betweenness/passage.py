@@ -152,9 +152,9 @@ def words_of_search(*, whole: bool, unit: bool, power: float) -> str:
     return f"Dijkstra in whole numbers{decimals}: lengths are exact"
 
 
-def words_of_fold(folded: int, n: int, what: str = "trees") -> str:
+def words_of_fold(folded: int, n: int) -> str:
     """Return the part of a plan's text that says how many of ``n`` vertices are folded; empty if none are."""
-    return f"; {what} are folded: {folded:,} of {n:,} vertices" if folded else ""
+    return f"; trees are folded: {folded:,} of {n:,} vertices" if folded else ""
 
 
 @dataclass(frozen=True, eq=False)

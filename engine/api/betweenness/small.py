@@ -52,10 +52,11 @@ class SmallRun:
         if memory > machine.memory:
             return None
         words = words_of_search(whole=True, unit=len(lengths) == 0, power=power)
-        words += words_of_fold(searches.folded, graph.n, "trees and twins" if searches.twins else "trees")
+        words += words_of_fold(searches.folded, graph.n)
+        words += "; blocks between cut vertices are searched one by one" if searches.split else ""
         together, alone = searches.visits
         seconds = alone * machine.threads / machine.search_rate + together / TOGETHER_RATE
-        return cls(searches, PathPlan(words, searches.size, 1, memory, seconds, 0))
+        return cls(searches, PathPlan(words, searches.sources, 1, memory, seconds, 0))
 
     def make_plan(self, monitor: Monitor | None = None) -> PathPlan:
         """Return the prediction of memory and time, which needs no searches; ``monitor`` is not told anything."""

@@ -98,5 +98,5 @@ def test_small_graphs_are_folded_only_if_it_is_worth_it():
     clique = arcs_of([0, 1, 2, 2, 3], [1, 2, 0, 3, 4], directed=False)
     for arcs, directed, sizes in ((ends, True, (5, 0)), (clique, False, (5, 0))):  # a single vertex has no arc
         for share, size in zip((math.inf, 0.05), sizes, strict=True):
-            found = prepare_small(*arcs, ALL_ONE, directed, (share, 1 / 16), (32, 10, 2**30 - 2))
-            assert len(found[0][2]) == size
+            found = prepare_small(*arcs, ALL_ONE, directed, (share, 1 / 16, 0.75), (32, 10, 2**30 - 2, 0))
+            assert len(found[1][3]) == size

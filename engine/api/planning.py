@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing_for
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
-from engine.execution.sums import searched_options, sum_bytes, sum_memory, with_sums
+from engine.execution.sums import searched_options, sum_bytes, sum_memory, types_of_sums, with_sums
 from engine.execution.survey import computes, survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics, with_shape
@@ -19,6 +20,7 @@ from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_lengths, check_vertices
 from engine.model.algorithms import ALGORITHMS
 from engine.model.device_layout import SHALLOW
+from engine.model.dtypes import WorkType
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Machine, Options, Problem, Trials, changed, over_workers, with_threads
 from engine.model.progress import COMPILING, Monitor, PhaseClock, given_monitor, told_of_compiling
@@ -80,12 +82,13 @@ def make_plan(
             clock.begin("plan", 0, "")
         graph = profile.graph
         bound = bound_to(found, options)
-        inner = searched_options(graph, bound) if options.also else bound
+        types = types_of_sums(profile, options, found)
+        inner = searched_options(graph, bound, types) if types else bound
         try:
-            plan = _plan(profile, inner, out, found, bound, dropped=dropped)
+            plan = _plan(profile, inner, out, found, (bound, types), dropped=dropped)
         except DoesNotFit as refusal:
             raise _with_ways_out(refusal, profile, options, out) from None
-    plan = with_sums(plan, graph, options) if options.also else plan
+    plan = with_sums(plan, graph, options, types) if types else plan
     return changed(with_fixed(plan, stored=out is not None), task=profile.task(options))
 
 
@@ -139,17 +142,17 @@ def _plan(
     options: Options,
     out: Path | None,
     found: Checkpoint | None,
-    asked: Options,
+    wanted: tuple[Options, Mapping[str, WorkType]],
     *,
     dropped: bool,
 ) -> Plan:
     """Make the plan; ``options`` already agree with the checkpoint ``found``.
 
-    ``asked`` are the options for the rows of the store.  If sums along paths are wanted, ``options`` ask for the
-    distances to all vertices instead, because the paths are found from these.  If rows are ``dropped``, no store is
-    written.
+    ``wanted`` are the options for the rows of the store, and the types of the sums along paths.  If there are sums,
+    ``options`` ask for the distances to all vertices instead, because the paths are found from these.  If rows are
+    ``dropped``, no store is written.
     """
-    original = profile.graph
+    original, (asked, types) = profile.graph, wanted
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
     problem = _problem(profile, rectangle, options, found)
     kind, _ = choose_type(problem, options.dtype)
@@ -157,8 +160,8 @@ def _plan(
     if asked.also:
         columns = original.n if asked.targets is None else len(asked.targets)
     store = 0 if dropped else store_bytes(profile.graph, matrix_bytes((problem.rows, columns), kind.itemsize))
-    if asked.also:
-        store += sum_bytes(original, asked, kind.name)
+    if types:
+        store += sum_bytes(original, asked, kind.name, types)
     short: Plan | None = None
     if over_workers(options):
         from engine.distributed.planning import survey_workers
@@ -170,7 +173,7 @@ def _plan(
         problem = replace(problem, hops=profile.hops)
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
-    draft = _Draft(profile, rectangle, options, out, store, _beside(original, asked))
+    draft = _Draft(profile, rectangle, options, out, store, _beside(original, asked, types))
     machine = draft.with_sums(machine)
     plan = draft.choose(problem, machine) if short is None or found is not None else short
     if problem.negative:
@@ -252,12 +255,12 @@ class _Draft:
         return cut, _uncut(plan, cut) if cut.parts is None else self.choose(cut, machine)
 
 
-def _beside(graph: Graph, options: Options) -> tuple[int, int]:
+def _beside(graph: Graph, options: Options, types: Mapping[str, WorkType]) -> tuple[int, int]:
     """Return the bytes that sums along paths need once, and those that they need for each thread."""
-    if not options.also:
+    if not types:
         return 0, 0
-    once = sum_memory(graph, options, 0)
-    return once, sum_memory(graph, options, 1) - once
+    once = sum_memory(graph, options, 0, types)
+    return once, sum_memory(graph, options, 1, types) - once
 
 
 def _uncut(plan: Plan, problem: Problem) -> Plan:

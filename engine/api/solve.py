@@ -12,6 +12,7 @@ from engine.algorithms.context import SolveContext
 from engine.api.planning import make_plan
 from engine.execution import in_memory
 from engine.execution.compiling import compile_for, hasten, needed
+from engine.execution.sums import types_of_sums
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
@@ -20,12 +21,11 @@ from engine.model.problem import Options, over_workers, refuse_also
 from engine.model.progress import Monitor, PhaseClock, given_monitor, told_of_compiling
 from engine.model.rows import Sink
 from engine.planning.binding import check_plan
-from engine.rows.sums import sum_types
 from engine.streaming.checkpoint import Journal, StoredSolve, resumable, suits
 from storage.graph.graph import Graph
 from storage.graph.units import WEIGHT
 from storage.matrix.frame import MatrixSpec, unit_of
-from storage.matrix.working import open_working
+from storage.matrix.working import Checkpoint, open_working, resumes
 from storage.semirings import MIN_PLUS, SEMIRINGS
 
 __all__ = ["EXECUTORS", "Outcome", "StoreOptions", "make_plan", "solve", "solve_to_store", "store_attributes"]
@@ -168,11 +168,11 @@ def solve_to_store(
     clock = PhaseClock(given_monitor(monitor))
     clock.begin("create", 1, "store")
     rectangle = Rectangle.of(options, profile.graph.n)
+    spec = _matrix_spec(profile.graph, plan, rectangle, store.get("compression", "none"))
     with (
         open_working(
             path,
-            replace(profile.graph, quantities={name: profile.graph.quantities[name] for name in options.also}),
-            _matrix_spec(profile.graph, plan, options, rectangle, store.get("compression", "none")),
+            *_with_sums(profile, options, spec, found),
             overwrite=store.get("overwrite", False),
             resume=resume,
             address=store.get("address"),
@@ -194,7 +194,7 @@ def solve_to_store(
     return Outcome(plan, journal.total(), summary)
 
 
-def _matrix_spec(graph: Graph, plan: Plan, options: Options, rectangle: Rectangle, compression: str) -> MatrixSpec:
+def _matrix_spec(graph: Graph, plan: Plan, rectangle: Rectangle, compression: str) -> MatrixSpec:
     """Return the specification of a planned solve's store: types, rows and columns, and how it is solved."""
     semiring = WORK_TYPES[plan.dtype] if plan.semiring == MIN_PLUS else SEMIRINGS[plan.semiring]
     return MatrixSpec(
@@ -204,8 +204,24 @@ def _matrix_spec(graph: Graph, plan: Plan, options: Options, rectangle: Rectangl
         targets=rectangle.targets,
         attributes=store_attributes(graph, plan),
         compression=compression,
-        also={name: (kind.name, kind.unreachable) for name, kind in sum_types(graph, options.also).items()},
     )
+
+
+def _with_sums(
+    profile: GraphProfile, options: Options, spec: MatrixSpec, found: Checkpoint | None
+) -> tuple[Graph, MatrixSpec]:
+    """Return the graph with the quantities that are summed, and ``spec`` with the types of the sums.
+
+    The types of the checkpoint ``found`` are proven to hold the sums of its own matrix only, so they are not taken
+    where the solve begins anew, in place of the checkpoint of another matrix.
+    """
+    graph = replace(profile.graph, quantities={name: profile.graph.quantities[name] for name in options.also})
+    for checkpoint in (found, None) if found is not None and options.also else (None,):
+        types = types_of_sums(profile, options, checkpoint)
+        spec = replace(spec, also={name: (kind.name, kind.unreachable) for name, kind in types.items()})
+        if checkpoint is not None and resumes(checkpoint, graph, spec):
+            break
+    return graph, spec
 
 
 def _execution(plan: Plan, options: Options) -> str:

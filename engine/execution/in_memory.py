@@ -9,6 +9,7 @@ from engine.algorithms.registry import ON_PROCESSORS
 from engine.execution.in_memory_cuda import ON_DEVICE
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.algorithms import ALGORITHMS
+from engine.model.dtypes import SUM_TYPES
 from engine.model.problem import changed
 from engine.rows.summary import SummarySink
 from engine.rows.sums import FactSumSink, PathSums, SumSink
@@ -34,8 +35,9 @@ def run(context: SolveContext) -> dict[str, object]:
     if context.facts:
         sink = summary = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)
     if context.also:
-        names, limited = list(context.also), asked.cutoff is not None
-        sums = PathSums(graph, names, context.kind, limited=limited, targets=asked.targets)
+        # the types are those of the arrays, which a program that knew other types may have begun
+        types = {name: SUM_TYPES[sums.dtype.name] for name, sums in context.also.items()}
+        sums = PathSums(graph, types, context.kind, limited=asked.cutoff is not None, targets=asked.targets)
         kind = FactSumSink if asked.targets is None and hasattr(sink, "gather") else SumSink
         sink = kind(sink, sums, asked, context.also, context.first)
     # searches on processors compute just the rectangle; other algorithms send whole rows, which ``Narrow`` cuts

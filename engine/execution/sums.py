@@ -4,13 +4,15 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 from engine.execution.survey import survey
+from engine.graph.profile import GraphProfile
 from engine.model.decimals import limit_on_paper
-from engine.model.dtypes import WORK_TYPES
+from engine.model.dtypes import SUM_TYPES, WORK_TYPES, WorkType
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Options
 from engine.planning.refusal import about_seconds
@@ -20,6 +22,7 @@ from engine.rows.sums import adds_whole, counts_hops, exactness, sum_types, sums
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.grid import TILE_ROWS, layout
+from storage.matrix.working import Checkpoint
 
 #: Seconds of one thread if rows are summed side by side (decision 271).  TREE_SECONDS: for each vertex and arc of the
 #: graph and each row; SUM_SECONDS: for each entry that is summed.
@@ -32,21 +35,64 @@ HOP_SUM_SECONDS: Final = 2e-9
 #: the graph and each row; ENTRY_SECONDS: for each entry that is summed.
 WALK_SECONDS: Final = 1.5e-8
 ENTRY_SECONDS: Final = 2.0e-8
+#: A bound on the arcs of paths is looked for where there are at least this number of entries for each vertex and arc;
+#: the second number is that of directed graphs.  For each vertex and arc, the search takes 3e-9 to 5e-8 s of one
+#: thread, and 6e-9 to 1.5e-7 s in directed graphs (decision 273), so at most about 1.5e-9 s for each entry.
+BOUND_ENTRIES: Final = (32, 128)
 
 
-def sum_bytes(graph: Graph, options: Options, dtype: str) -> int:
+def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | None = None) -> dict[str, WorkType]:
+    """Return the type of the sums of each quantity of a solve into a store.
+
+    Sums are uint16 where every arc counts 1, and the largest value of an arc times a proven bound on the arcs of any
+    shortest path fits.  A solve that resumes goes on in the types of its checkpoint, even if this program would choose
+    others.
+
+    Args:
+        profile: the graph, with the quantities.
+        options: ``also`` names the quantities; ``sources`` and ``targets`` decide the number of entries.
+        found: the checkpoint from which the solve resumes; None if there is none.
+
+    Raises:
+        InvalidRequest: as :func:`engine.rows.sums.sum_types`.
+    """
+    graph = profile.graph
+    types = sum_types(graph, options.also)
+    if found is not None:
+        recorded = {name: about["type"] for name, about in (found.identity.get("also") or {}).items()}
+        return types | {name: SUM_TYPES["uint16"] for name in types if recorded.get(name) == "uint16"}
+    largest = {
+        name: int(values.max())
+        for name, values in graph.quantities.items()
+        if name in types and values.dtype.kind == "i" and graph.arcs and values.min() >= 0
+    }
+    if not largest or not counts_hops(graph):
+        return types
+    # the bound has to suit the quantity of the least values, and may then suit others
+    most = graph.n - 1
+    limit = int(SUM_TYPES["uint16"].largest) // max(1, min(largest.values()))
+    rows, columns = _shape(graph, options)
+    fit = {kind.name for kind in sum_types(graph, list(largest), most).values()} == {"uint16"}
+    if not fit and rows * columns >= BOUND_ENTRIES[graph.directed] * (graph.n + graph.arcs):
+        proven = profile.most_arcs(limit)
+        most = most if proven is None else min(most, proven)
+    return sum_types(graph, options.also, most)
+
+
+def sum_bytes(graph: Graph, options: Options, dtype: str, types: Mapping[str, WorkType]) -> int:
     """Return the bytes of the tiles of all sums on the disk, uncompressed.
 
     Args:
         graph: the graph, with the quantities.
-        options: ``also`` names the quantities; ``sources`` and ``targets`` decide the shape.
+        options: ``sources`` and ``targets`` decide the shape.
         dtype: type of the distances, which decides the shape of the tiles.
+        types: the type of the sums of each quantity.
     """
     grid = layout(_shape(graph, options), WORK_TYPES[dtype].itemsize)
-    return sum(grid.total_bytes(kind.itemsize) for kind in sum_types(graph, options.also).values())
+    return sum(grid.total_bytes(kind.itemsize) for kind in types.values())
 
 
-def sum_memory(graph: Graph, options: Options, threads: int) -> int:
+def sum_memory(graph: Graph, options: Options, threads: int, types: Mapping[str, WorkType]) -> int:
     """Return the bytes of memory that the sums take.
 
     Summing needs copies of the quantities and of the weights or arcs.  Each thread also holds trees of paths, a band of
@@ -54,24 +100,25 @@ def sum_memory(graph: Graph, options: Options, threads: int) -> int:
 
     Args:
         graph: the graph, with the quantities.
-        options: ``also`` names the quantities.
+        options: ``targets`` decide the columns.
         threads: number of threads.
+        types: the type of the sums of each quantity.
     """
-    types = sum_types(graph, options.also).values()
-    sizes = sum(kind.itemsize for kind in types)
+    kinds = [kind.itemsize for kind in types.values()]
+    sizes = sum(kinds)
     columns = _shape(graph, options)[1]
     band = TILE_ROWS * (graph.n * WORK_TYPES["float64"].itemsize + 2 * columns * sizes)
-    arcs, tree = graph.arcs * (sizes + 8), graph.n * (16 + sizes)
+    # rows that are walked over are summed in at least 4 bytes
+    walked = sum(max(size, 4) for size in kinds)
+    arcs, tree = graph.arcs * (walked + 8), graph.n * (16 + walked)
     if sums_side_by_side(graph):
-        wholes = sum(kind.integer for kind in types)
         # bytes per arc: a copy of the arcs sorted by head with their quantities, and the order of the arcs while
         # sorting
         arcs += graph.arcs * (sizes + 24)
-        fractions = len(types) - wholes
         if counts_hops(graph):
-            tree += hop_bytes(graph.n, graph.terminals, wholes, fractions)
+            tree += hop_bytes(graph.n, graph.terminals, sizes)
         else:
-            tree += lane_bytes(graph.n, graph.terminals, wholes, fractions)
+            tree += lane_bytes(graph.n, graph.terminals, sizes)
     return arcs + 24 * graph.n + threads * (tree + band)
 
 
@@ -108,7 +155,7 @@ def _why_unfit(graph: Graph, dtype: str) -> str:
     return ""
 
 
-def searched_options(graph: Graph, options: Options) -> Options:
+def searched_options(graph: Graph, options: Options, types: Mapping[str, WorkType]) -> Options:
     """Return the options of a solve that comes first: its distances show along which paths quantities are summed.
 
     That solve finds distances to all vertices, on processors, in a type and by an algorithm whose rounding does not
@@ -117,12 +164,12 @@ def searched_options(graph: Graph, options: Options) -> Options:
     Args:
         graph: the graph, with the quantities.
         options: what was asked.
+        types: the type of the sums of each quantity.
 
     Raises:
         InvalidRequest: sums along paths and another option exclude each other; the message says why.
         DoesNotFit: the sums alone take more memory than there is.
     """
-    sum_types(graph, options.also)
     found, unfit = exactness(graph), _why_unfit(graph, options.dtype)
     for wrong, field, why in (
         (len(set(options.also)) < len(options.also), "also", "a quantity is named twice"),
@@ -147,7 +194,7 @@ def searched_options(graph: Graph, options: Options) -> Options:
             field="cutoff",
         )
     machine = survey(memory=options.memory, threads=options.threads)
-    needed = sum_memory(graph, options, 1)
+    needed = sum_memory(graph, options, 1, types)
     if needed >= machine.memory:
         raise DoesNotFit(
             f"sums of {len(options.also)} quantities along the paths need {needed} bytes of memory, and "
@@ -161,13 +208,14 @@ def searched_options(graph: Graph, options: Options) -> Options:
     return replace(options, targets=None, device="cpu", dtype=kind, algorithm=algorithm)
 
 
-def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
+def with_sums(plan: Plan, graph: Graph, options: Options, types: Mapping[str, WorkType]) -> Plan:
     """Return the plan of the rows, increased by the time of the sums, and with the shape of the result.
 
     Args:
         plan: made from the options of :func:`searched_options`; its memory already includes the memory of the sums.
         graph: the graph, with the quantities.
         options: what was asked.
+        types: the type of the sums of each quantity.
 
     Raises:
         InvalidRequest: the plan has the type float64, which would round the sum of two of the whole weights.
@@ -184,7 +232,7 @@ def with_sums(plan: Plan, graph: Graph, options: Options) -> Plan:
     if sums_side_by_side(graph):
         tree, entry = (HOP_SECONDS, HOP_SUM_SECONDS) if counts_hops(graph) else (TREE_SECONDS, SUM_SECONDS)
     work = rows * ((graph.n + graph.arcs) * tree + len(options.also) * columns * entry)
-    phase = Phase("sum", work / plan.threads, bytes=sum_bytes(graph, options, plan.dtype))
+    phase = Phase("sum", work / plan.threads, bytes=sum_bytes(graph, options, plan.dtype, types))
     more = f"; then {', '.join(options.also)} along the paths, {about_seconds(phase.seconds)}"
     return replace(
         plan,

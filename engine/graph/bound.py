@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from engine.graph.hubs import hub_bound
+from engine.graph.hubs import NARROWEST, hub_bound
+from engine.graph.terminals import opened
 from engine.model.backend import Arcs, Array, heaviest_out
 from engine.model.dtypes import WORK_TYPES
 from storage.graph.graph import Graph
@@ -49,6 +51,24 @@ def distance_bound(graph: Graph, max_hops: int | None, arcs: Arcs | None = None)
     if hub is not None:
         return hub, f"ways through one hub of each strongly connected component are at most {hub:,g} long"
     return bound, proof
+
+
+def arcs_bound(graph: Graph, limit: int, arcs: Arcs | None = None) -> int | None:
+    """Return a proven bound on the number of arcs of all paths that have the fewest arcs of any path between their
+    ends, in O((n + m) log n).
+
+    Args:
+        graph: the graph; no path passes through its terminals.
+        limit: the largest useful bound.
+        arcs: the arcs of ``graph`` as an object that caches facts about them, if all weights are 1 and there are no
+            terminals; None to make a new one.
+
+    Returns:
+        The bound; None if it would be above ``limit``, or above ``NARROWEST``.
+    """
+    if arcs is not None:
+        return hub_bound(graph, min(limit, NARROWEST), arcs)
+    return hub_bound(opened(replace(graph, weights=np.ones(graph.arcs, np.int32))), min(limit, NARROWEST))
 
 
 def _heaviest_in_size(graph: Graph) -> Array:

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from functools import cached_property
 
-from engine.graph.bound import distance_bound
+from engine.graph.bound import arcs_bound, distance_bound
 from engine.graph.ordering import hop_radius, hops_across
 from engine.graph.partition import Dissection, Grain, Parts, dissect, find_parts
 from engine.graph.potentials import Potentials, find_potentials, reduced_weights
@@ -47,6 +47,7 @@ class GraphProfile:
         self.found_parts: dict[Grain, Parts] = {}
         self._dissected: tuple[int, Dissection | None] = (-1, None)
         self._task: tuple[Options, tuple[str, str]] | None = None
+        self._most_arcs: dict[int, int | None] = {}
 
     @classmethod
     def of(cls, graph: Graph | GraphProfile) -> GraphProfile:
@@ -182,6 +183,15 @@ class GraphProfile:
     @cached_property
     def _radius(self) -> tuple[int, int]:
         return hop_radius(self.graph.indptr, self.graph.heads)
+
+    def most_arcs(self, limit: int) -> int | None:
+        """Return the bound of :func:`engine.graph.bound.arcs_bound` on the arcs of paths, None above ``limit``; each
+        limit is tried once.
+        """
+        if limit not in self._most_arcs:
+            known = self.unit and not self.graph.terminals
+            self._most_arcs[limit] = arcs_bound(self.graph, limit, self.arcs if known else None)
+        return self._most_arcs[limit]
 
     @cached_property
     def _opened(self) -> GraphProfile:

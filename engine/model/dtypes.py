@@ -76,6 +76,15 @@ WORK_TYPES: Final = MappingProxyType(
         "float64": WorkType("float64", float("inf"), float("inf"), float("inf")),
     }
 )
+#: The types of sums of quantities along paths.  In uint16 no two sums are added, so the sentinel can be the largest
+#: number but one; the largest marks lost tiles (``storage.matrix.format.fill_value``).
+SUM_TYPES: Final = MappingProxyType(
+    {
+        "uint16": WorkType("uint16", 2**16 - 2, 2**16 - 3, -1),
+        "int32": WORK_TYPES["int32"],
+        "float64": WORK_TYPES["float64"],
+    }
+)
 #: The type of products of probabilities, of which the greatest is wanted; they take the place of distances.
 PRODUCTS: Final = WorkType("float64", 0, 1, 1, itself=1)
 #: ``WORK_TYPES`` with NumPy types as keys, because finding the name of a NumPy type takes microseconds.

@@ -46,6 +46,11 @@ class Sink(Protocol):
 class QuantitySink(Protocol):
     """A receiver of sums of one quantity, such as ``storage.quantities.writing.QuantityTiles``."""
 
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The type of the sums, one of ``engine.model.dtypes.SUM_TYPES``, in any order of bytes."""
+        ...
+
     def write(self, row: int, block: Array) -> None:
         """Take whole rows, shape (rows, columns); ``row`` is the number of the first row."""
         ...

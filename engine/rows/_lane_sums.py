@@ -19,7 +19,6 @@ import numpy as np
 from engine.graph.kernels import njit
 from engine.rows._lane_vectors import (
     FAR,
-    LANES,
     SKIPPED,
     add_arcs,
     choose_arcs,
@@ -28,6 +27,7 @@ from engine.rows._lane_vectors import (
     give_square,
     take_square,
 )
+from engine.rows._squares import LANES
 
 #: Number of vertices whose sums are written together, so that each row gets several whole cache lines at a time.
 WIDE = 4 * LANES

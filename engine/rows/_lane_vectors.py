@@ -16,8 +16,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-#: The number of sources side by side, which is the number of int32 in a cache line.
-LANES: Final = 16
+from engine.rows._squares import LANES, aligned_to, give_rows, transposed
+
 #: The distance of a vertex without a path; the sum of FAR and a weight fits in int32.
 FAR: Final = 2**30 - 1
 #: Number of lines of a vertex before the lines of its quantities: hops.
@@ -59,9 +59,9 @@ class Step:
         """Return the integers of an argument that is a tuple."""
         return [self.build.extract_value(self._given[where], k) for k in range(count)]
 
-    def rows(self, array: Any, kind: Any = _I32) -> Any:
-        """Return the data of an array as a pointer to lines."""
-        return self.build.bitcast(array.data, ir.VectorType(kind, LANES).as_pointer())
+    def rows(self, array: Any, kind: Any = _I32, lanes: int = LANES) -> Any:
+        """Return the data of an array as a pointer to lines, or to parts of lines, of ``lanes`` entries."""
+        return self.build.bitcast(array.data, ir.VectorType(kind, lanes).as_pointer())
 
     def at(self, pointer: Any, *terms: Any) -> Any:
         """Return the pointer moved by the sum of some integers."""
@@ -71,19 +71,24 @@ class Step:
         return self.build.gep(pointer, [place])
 
     def load(self, pointer: Any, *terms: Any) -> Any:
-        """Load a line from the place that :meth:`at` returns.  The line is aligned to a cache line."""
-        return self.build.load(self.at(pointer, *terms), align=64)
+        """Load a line from the place that :meth:`at` returns.  The line is aligned to a cache line, or to its own size
+        if that is less.
+        """
+        return self.build.load(self.at(pointer, *terms), align=aligned_to(pointer.type.pointee))
+
+    def element(self, *where: int) -> Any:
+        """Return the type of the entries of an array, which is an argument or an entry of an argument."""
+        return self._context.get_data_type(self.kind(*where).dtype)
 
     def entry(self, array: Any, *terms: Any) -> Any:
         """Load one entry of an array."""
         return self.build.load(self.at(array.data, *terms))
 
-    def spread(self, value: Any) -> Any:
-        """Return a vector of 16 copies of ``value``."""
-        vector = ir.VectorType(value.type, LANES)
-        undefined = ir.Constant(vector, ir.Undefined)
+    def spread(self, value: Any, lanes: int = LANES) -> Any:
+        """Return a vector of ``lanes`` copies of ``value``."""
+        undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
         one = self.build.insert_element(undefined, value, ir.Constant(_I32, 0))
-        return self.build.shuffle_vector(one, undefined, constant(0))
+        return self.build.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
 
     def bits(self, mask: Any) -> Any:
         """Return a mask as a word with a bit for each lane."""
@@ -327,20 +332,6 @@ def fetch_lines(typingctx, lines, v):  # type: ignore[no-untyped-def]
     return types.void(lines, v), codegen
 
 
-def transposed(build: Any, rows: list[Any]) -> list[Any]:
-    """Return the columns of a square of 16 vectors: each step swaps one binary digit of row and column."""
-    rows = list(rows)
-    for digit in (1, 2, 4, 8):
-        upper = [j ^ digit ^ LANES if j & digit else j for j in range(LANES)]
-        lower = [j + LANES if j & digit else j ^ digit for j in range(LANES)]
-        masks = [ir.Constant(_ROW, places) for places in (upper, lower)]
-        for k in range(LANES):
-            if not k & digit:
-                pair = rows[k], rows[k | digit]
-                rows[k], rows[k | digit] = (build.shuffle_vector(*pair, mask) for mask in masks)
-    return rows
-
-
 @intrinsic
 def take_square(typingctx, rows, places, first, numbers, distances):  # type: ignore[no-untyped-def]
     """distances[numbers[first + j], k] <- rows[places[k], first + j], for 16 values of j."""
@@ -357,22 +348,6 @@ def take_square(typingctx, rows, places, first, numbers, distances):  # type: ig
         return context.get_dummy_value()
 
     return types.void(rows, places, first, numbers, distances), codegen
-
-
-def give_rows(step: Step, square: list[Any], places: Sequence[Any], out: tuple[Any, Any, Any]) -> None:
-    """Store 16 lines of 16 sums: those of lane j in the row ``places[j]``.
-
-    Args:
-        step: the step.
-        square: the lines.
-        places: the rows of the results, one for each lane.
-        out: the array of the results, of shape (rows, quantities, columns), the quantity, and the first column.
-    """
-    build, (results, k, first) = step.build, out
-    for place, line in zip(places, transposed(build, square), strict=True):
-        row = build.add(build.mul(place, step.extent(results, 1)), k)
-        at = step.at(results.data, build.mul(row, step.extent(results, 2)), first)
-        build.store(line, build.bitcast(at, line.type.as_pointer()), align=4)
 
 
 @intrinsic

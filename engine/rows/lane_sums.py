@@ -27,16 +27,15 @@ LEAST_ROWS: Final = 5
 CLUSTER: Final = 16
 
 
-def lane_bytes(n: int, terminals: int, wholes: int, fractions: int) -> int:
+def lane_bytes(n: int, terminals: int, sums: int) -> int:
     """Return the bytes that one thread works with.
 
     Args:
         n: number of vertices.
         terminals: number of terminals.
-        wholes: number of quantities whose sums are int32.
-        fractions: number of quantities whose sums are float64.
+        sums: bytes of the sums of one entry, of all quantities.
     """
-    lines = (n + terminals) * LANES * (4 * (2 + wholes) + 8 * fractions)
+    lines = (n + terminals) * LANES * (8 + sums)
     return lines + LANES * 4 * n + 19 * n
 
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.graph.selection import Rectangle
 from engine.model.decimals import DECIMALS
-from engine.model.dtypes import REACH, WORK_TYPES, WorkType
+from engine.model.dtypes import REACH, SUM_TYPES, WORK_TYPES, WorkType
 from engine.model.rows import Array, FactSink, FoundFacts, QuantitySink, Sink
 from engine.rows.hops.hop_sums import HopSums
 from engine.rows.lane_sums import KeptSpaces, LaneSums
@@ -33,6 +33,13 @@ _EXACT: Final = 2.0**53
 #: Rounding a float64 distance to units gives the right number if n times the length of the longest path is at most this
 #: many units: every addition is off by at most 2^-52 of the sum, so n additions are off by at most an eighth of a unit.
 _FOUND_AGAIN: Final = 2.0**49
+
+
+#: The types of sums, in the order in which there is an array for each, and their values for *no path*.
+_KINDS: Final = tuple(SUM_TYPES.values())
+_NONES: Final = tuple(kind.sentinel() for kind in _KINDS)
+#: The values for *no path*, and the arrays that receive the sums.
+_Wanted = tuple[tuple[np.generic, ...], tuple[Array, ...]]
 
 
 @dataclass(frozen=True)
@@ -105,12 +112,25 @@ def sums_side_by_side(graph: Graph) -> bool:
 
 
 def counts_hops(graph: Graph) -> bool:
-    """Return whether every arc weighs one unit, so that distances are numbers of arcs."""
-    return bool((np.rint(graph.weights * (exactness(graph).per or 1)) == 1).all())
+    """Return whether every arc weighs one unit, so that distances are numbers of arcs.
+
+    Raises:
+        InvalidRequest: some arcs are negative fractions.
+    """
+    found = exactness(graph)
+    if found.rounded and not found.per:  # fractions that are multiples of no unit: paths need not have the fewest arcs
+        return False
+    return bool((np.rint(graph.weights * (found.per or 1)) == 1).all())
 
 
-def sum_types(graph: Graph, names: Sequence[str]) -> dict[str, WorkType]:
-    """Return the type of the sums of each quantity: int32 where it holds all these sums, else float64.
+def sum_types(graph: Graph, names: Sequence[str], most_arcs: int | None = None) -> dict[str, WorkType]:
+    """Return the type of the sums of each quantity: the narrowest of uint16, int32 and float64 that holds them all.
+
+    Args:
+        graph: the graph, with the quantities.
+        names: the quantities.
+        most_arcs: a proven bound on the number of arcs of all paths along which quantities are summed; None if there is
+            none, so that no sums are uint16.
 
     Raises:
         InvalidRequest: the graph has no such quantity, or its sums may leave the exact range of float64.
@@ -124,7 +144,11 @@ def sum_types(graph: Graph, names: Sequence[str]) -> dict[str, WorkType]:
         whole, bound = values.dtype.kind == "i", _longest(graph, values)
         if not bound <= (_EXACT if whole else 1e300):
             raise InvalidRequest(f"sums of {name!r} may reach {bound:g}, which float64 does not hold", field="also")
-        found[name] = WORK_TYPES["int32" if whole and bound <= WORK_TYPES["int32"].largest else "float64"]
+        found[name] = SUM_TYPES["int32" if whole and bound <= SUM_TYPES["int32"].largest else "float64"]
+        if most_arcs is not None and whole and graph.arcs and values.min() >= 0:
+            # Python's whole numbers do not overflow
+            fits = max(1, most_arcs) * int(values.max()) <= SUM_TYPES["uint16"].largest
+            found[name] = SUM_TYPES["uint16"] if fits else found[name]
     return found
 
 
@@ -133,23 +157,23 @@ class PathSums:
 
     Args:
         graph: the graph, with the quantities.
-        names: the quantities.
+        types: for each quantity, by name, the type of its sums, which holds them all (:func:`sum_types`).
         kind: the working type of the distances.
         limited: whether there is a cutoff.
         targets: vertex indices of the columns; None for all vertices.
     """
 
     def __init__(
-        self, graph: Graph, names: Sequence[str], kind: WorkType, *, limited: bool, targets: Indices | None
+        self, graph: Graph, types: Mapping[str, WorkType], kind: WorkType, *, limited: bool, targets: Indices | None
     ) -> None:
         self._graph, self._kind, self._limited = graph, kind, limited
         self._exactness = exactness(graph)
         self._columns = np.empty(0, np.int64) if targets is None else targets
         self._width = graph.n if targets is None else len(targets)
-        types = sum_types(graph, names)
-        self._wholes = [name for name, kind in types.items() if kind.integer]
-        self._fractions = [name for name, kind in types.items() if not kind.integer]
-        own = self._stacked(self._wholes, np.int32), self._stacked(self._fractions, np.float64)
+        self._names = [[name for name, own in types.items() if own == sums] for sums in _KINDS]
+        shorts, wholes, fractions = self._names
+        # the walk sums all whole numbers as int32
+        own = self._stacked(shorts + wholes, np.int32), self._stacked(fractions, np.float64)
         per, weights = self._exactness.per, graph.weights
         if per:
             weights = np.rint(weights * per).astype(np.int64)
@@ -161,8 +185,9 @@ class PathSums:
         if sums_side_by_side(graph):
             columns = (np.arange(graph.n) if targets is None else targets).astype(np.int64)
             if counts_hops(graph):
-                self._lanes = HopSums(graph, per or 1, own, columns)
-            else:
+                parts = own[0][:, : len(shorts)].astype(np.uint16), own[0][:, len(shorts) :], own[1]
+                self._lanes = HopSums(graph, per or 1, parts, columns)
+            elif not shorts:
                 self._lanes = LaneSums(graph, weights, per or 1, own, columns)
 
     def _stacked(self, names: list[str], dtype: npt.DTypeLike) -> Array:
@@ -172,12 +197,10 @@ class PathSums:
             stacked[:, k] = self._graph.quantities[name]
         return stacked
 
-    def results(self, rows: int) -> tuple[Array, Array]:
-        """Return new arrays for the sums that are int32 and those that are float64, shape (rows, quantities,
-        columns).
-        """
-        wholes, fractions = len(self._wholes), len(self._fractions)
-        return np.empty((rows, wholes, self._width), np.int32), np.empty((rows, fractions, self._width), np.float64)
+    def results(self, rows: int) -> tuple[Array, ...]:
+        """Return new arrays for the sums that are uint16, int32 and float64, shape (rows, quantities, columns)."""
+        kinds = zip(self._names, _KINDS, strict=True)
+        return tuple(np.empty((rows, len(names), self._width), kind.dtype) for names, kind in kinds)
 
     def of(self, sources: Indices, rows: Array, out: tuple[Array, ...] | None = None) -> dict[str, Array]:
         """Return the sums of each quantity from some sources, shape (rows, columns).
@@ -192,15 +215,17 @@ class PathSums:
                 a defect.
         """
         out = self.results(len(rows)) if out is None else tuple(part[: len(rows)] for part in out)
-        kinds = WORK_TYPES["int32"], WORK_TYPES["float64"]
-        rows, nothing = np.ascontiguousarray(rows), (kinds[0].sentinel(), kinds[1].sentinel())
-        wanted = (*nothing, *out)
+        rows, wanted = np.ascontiguousarray(rows), (_NONES, out)
         left = np.arange(len(rows) if self._width else 0)
         first, vertex = -1, -1
         if self._lanes is not None and len(left):
             alone = [i for i in left[~self._leads[sources]].tolist() if self._none(sources[i], rows[i], i, wanted)]
             left = np.delete(left, np.array(alone, np.int64))
-            done, first, vertex = self._lanes.add(left, (sources, rows, self._kind.sentinel()), self._limited, wanted)
+            given = left, (sources, rows, self._kind.sentinel()), self._limited
+            if isinstance(self._lanes, HopSums):
+                done, first, vertex = self._lanes.add(*given, wanted)
+            else:
+                done, first, vertex = self._lanes.add(*given, (*_NONES[1:], *out[1:]))
             left = left[done:]
         if first < 0 and len(left):
             first, vertex = self._walk(left, sources, rows, wanted)
@@ -209,19 +234,19 @@ class PathSums:
             raise SolveFailed(
                 f"the entry from {names[0]} to {names[1]} is not the shortest distance; nothing is summed"
             )
-        sums: dict[str, Array] = {name: out[0][:, k] for k, name in enumerate(self._wholes)}
-        return sums | {name: out[1][:, k] for k, name in enumerate(self._fractions)}
+        parts = zip(self._names, out, strict=True)
+        return {name: part[:, k] for names, part in parts for k, name in enumerate(names)}
 
-    def _none(self, source: int, row: Array, i: int, wanted: tuple[Any, ...]) -> bool:
+    def _none(self, source: int, row: Array, i: int, wanted: _Wanted) -> bool:
         """Write the sums of row ``i``, whose source no arc leaves; return False if an entry of the row is wrong."""
         if row[source] != 0 or np.count_nonzero(row != self._kind.sentinel()) > 1:
             return False
-        for none, out in zip(wanted[:2], wanted[2:], strict=True):
+        for none, out in zip(*wanted, strict=True):
             out[i] = none
             out[i][:, self._columns == source if len(self._columns) else source] = 0
         return True
 
-    def _walk(self, which: Indices, sources: Indices, rows: Array, wanted: tuple[Any, ...]) -> tuple[int, int]:
+    def _walk(self, which: Indices, sources: Indices, rows: Array, wanted: _Wanted) -> tuple[int, int]:
         """Sum along the paths of the rows ``which``, one after the other; return row and vertex of a wrong entry, or -1
         and -1.
         """
@@ -235,11 +260,17 @@ class PathSums:
             if self._exactness.per:
                 lengths, none = np.empty(lengths.shape, np.int64), np.int64(2**62)
                 in_units(rows[some], float(self._exactness.per), none, lengths)
-            results = (self._columns, *wanted[:2], *(out[some] for out in wanted[2:]))
+            shorts, wholes, fractions = (out[some] for out in wanted[1])
+            count = shorts.shape[1]
+            both = np.empty((len(shorts), count + wholes.shape[1], self._width), np.int32) if count else wholes
+            results = self._columns, *_NONES[1:], both, fractions
             given = lengths, sources[some], none, limits, self._arcs, self._quantities, results
             first, vertex = sum_along(*given)
             if first >= 0:
                 return some.start + first, vertex
+            if count:
+                found = both[:, :count]
+                shorts[:], wholes[:] = np.where(found == _NONES[1], _NONES[0], found), both[:, count:]
         return -1, -1
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.files import atomic
+from storage.files.checksum import crc32c
 from storage.geography.coordinates import GROUP, described, named_arrays
 from storage.graph.graph import Graph, graph_digest
 from storage.graph.units import HOPS, WEIGHT, said_unit
@@ -48,6 +49,9 @@ QUANTITIES: Final = "quantities"
 Sides = tuple[IntArray | None, IntArray | None]
 #: Default values of attributes that every store has; values of the caller replace these.
 _USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None, "cutoff": None}
+#: Attributes that are not compared when a solve resumes a checkpoint.  "compression" is one of them because the
+#: compression that the spec asks for is compared instead.
+_CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression", "weight_column"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +144,18 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
             for name, (kind, value) in spec.also.items()
         }
     return Frame(target, graph, (rows, columns), common, overwrite)
+
+
+def identity_of(frame: Frame, spec: MatrixSpec) -> dict[str, object]:
+    """Return what must be equal for a solve to continue from the checkpoint of another one: the attributes of the
+    store, except for the circumstances of a solve, and which vertices are its rows and columns.
+    """
+    identity = {name: value for name, value in frame.common.items() if name not in _CIRCUMSTANCES}
+    identity["compression"] = spec.compression
+    for name, side in zip(("sources", "targets"), frame.sides, strict=True):
+        if side is not None:
+            identity[name] = f"{len(side)} vertices, CRC-32C {crc32c(side):08x}"
+    return identity
 
 
 def unit_of(graph: Graph) -> str:

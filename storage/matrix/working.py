@@ -26,20 +26,17 @@ from storage.files.checksum import crc32c
 from storage.graph.graph import Graph
 from storage.matrix.exchange import Marks, TileFile
 from storage.matrix.file_pool import FilePool
-from storage.matrix.format import Array, decompress
-from storage.matrix.frame import Frame, MatrixSpec, frame_of
+from storage.matrix.format import Array, decompress, plain
+from storage.matrix.frame import Frame, MatrixSpec, frame_of, identity_of
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import Checkpoint, WorkingDir, discard_checkpoint, find_checkpoint
 from storage.matrix.writer import MatrixWriter, begin
 
-__all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
+__all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working", "resumes"]
 
 #: At most this number of new tiles wait for a commit; the thread that writes one more makes them durable.  A matrix
 #: with more tiles than this is written past the page cache.
 _PENDING: Final = 128
-#: Attributes that are not compared when a solve resumes a checkpoint.  "compression" is one of them because the
-#: compression that the spec asks for is compared instead.
-_CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression", "weight_column"})
 
 
 def open_working(
@@ -73,12 +70,7 @@ def open_working(
     """
 
     def place(frame: Frame) -> WorkingDir:
-        identity = {name: value for name, value in frame.common.items() if name not in _CIRCUMSTANCES}
-        identity["compression"] = spec.compression
-        for name, side in zip(("sources", "targets"), frame.sides, strict=True):
-            if side is not None:
-                identity[name] = f"{len(side)} vertices, CRC-32C {crc32c(side):08x}"
-        return WorkingDir(frame.target, identity, resume=resume, overwrite=overwrite)
+        return WorkingDir(frame.target, identity_of(frame, spec), resume=resume, overwrite=overwrite)
 
     frame = frame_of(path, graph, spec, overwrite=overwrite)
     if address is None:
@@ -93,6 +85,16 @@ def open_working(
 
     before = check_address(address, overwrite=overwrite)
     return begin(frame, place, partial(RemoteMatrix, objects=Objects(address), before=before, claim=claim))
+
+
+def resumes(found: Checkpoint, graph: Graph, spec: MatrixSpec) -> bool:
+    """Return whether :func:`open_working` with ``resume`` continues from ``found``, and does not begin anew.
+
+    Raises:
+        ApspError: ``graph`` and ``spec`` are refused by ``create_matrix``.
+    """
+    frame = frame_of(found.target, graph, spec, overwrite=True)
+    return found.fault is None and found.identity == plain(identity_of(frame, spec))
 
 
 class WorkingMatrix(MatrixWriter):

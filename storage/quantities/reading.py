@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from storage.matrix.reader import Matrix
 
 _VERIFY_THREADS: Final = 4
+#: Sums of two bytes are read as int32, with this value for *no path*, like sums that are stored as int32.
+_WIDE: Final = np.dtype(np.int32)
+_WIDE_UNREACHABLE: Final = 2**30 - 1
 
 
 def rows_of(tiles: TileReader, grid: TileGrid, stored: np.dtype[Any], positions: IntArray) -> Array:
@@ -90,7 +93,8 @@ class QuantityMatrix:
 
     Attributes:
         name: name of the quantity.
-        dtype: int32 or float64.
+        stored_dtype: the type of the array: uint16, int32 or float64.
+        dtype: the type of the entries that are returned: int32 or float64.
         unreachable: the value for *no path*: +inf for floats, the sentinel for integers.
         shape: rows (sources) and columns (targets).
     """
@@ -100,9 +104,12 @@ class QuantityMatrix:
         about = matrix.attributes[ALSO][name]
         self.name, self._matrix, self._tiles = name, matrix, tiles
         self._folder = folder
-        self.dtype: np.dtype[Any] = np.dtype(str(about["type"]))
-        self._stored = self.dtype.newbyteorder("<")
-        self.unreachable: Any = self.dtype.type(float(about["unreachable"]))
+        self.stored_dtype: np.dtype[Any] = np.dtype(str(about["type"]))
+        self._stored = self.stored_dtype.newbyteorder("<")
+        self._none: Any = self.stored_dtype.type(float(about["unreachable"]))
+        short = self.stored_dtype == np.uint16
+        self.dtype: np.dtype[Any] = _WIDE if short else self.stored_dtype
+        self.unreachable: Any = self.dtype.type(_WIDE_UNREACHABLE) if short else self._none
         self.shape = matrix.shape
 
     @property
@@ -119,7 +126,8 @@ class QuantityMatrix:
 
         Raises NotFound if a vertex is not one of the sources of the store.
         """
-        return rows_of(self._tiles, self._matrix.grid, self._stored, self._matrix.source_positions(sources))
+        positions = self._matrix.source_positions(sources)
+        return self._widened(rows_of(self._tiles, self._matrix.grid, self._stored, positions))
 
     def row(self, source: int) -> Array:
         """Return the sums from a source (vertex index), shape (columns,).  Raises NotFound if the vertex is not a
@@ -134,7 +142,15 @@ class QuantityMatrix:
         """
         matrix = self._matrix
         places = matrix.source_positions(sources), matrix.target_positions(targets)
-        return entries_of(self._tiles, matrix.grid, self._stored, *places)
+        return self._widened(entries_of(self._tiles, matrix.grid, self._stored, *places))
+
+    def _widened(self, entries: Array) -> Array:
+        """Return stored entries in the type in which they are read."""
+        if self.dtype == self.stored_dtype:
+            return entries
+        wide = entries.astype(self.dtype)
+        wide[entries == self._none] = self.unreachable
+        return wide
 
     def block(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
         """Return the sums from each source to each target (vertex indices), shape (sources, targets)."""

@@ -14,7 +14,7 @@ from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.rows import lane_sums
-from engine.rows.sums import PathSums, exactness
+from engine.rows.sums import PathSums, exactness, sum_types
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import Matrix, open_matrix
 from tests.path_sums import arcs_of, expected
@@ -71,7 +71,7 @@ def test_of_rows_as_of_every_path(first, least, monkeypatch):
         if exactness(case.graph).rounded:
             rows = _added_from_the_source(case)
         targets = None if seed % 2 else np.random.default_rng(seed).permutation(case.n)[: 1 + seed % case.n]
-        sums = PathSums(case.graph, list(case.quantities), kind, limited=False, targets=targets)
+        sums = PathSums(case.graph, sum_types(case.graph, list(case.quantities)), kind, limited=False, targets=targets)
         sources = np.random.default_rng(seed).permutation(case.n)
         for name, found in sums.of(sources, rows[sources]).items():
             wanted = case.sums[name][sources]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.graph.kernels import njit
-from engine.rows._lane_vectors import LANES
+from engine.rows._squares import LANES
 from engine.rows.hops._hop_vectors import give_part, sum_vertex, take_piece
 
 #: Number of vertices whose sums are written together, so that each row gets several whole cache lines at a time.
@@ -63,7 +63,7 @@ def narrow_rows(rows, places, unit, unreachable, far, out):  # type: ignore[no-u
 def _begin(block, lines):  # type: ignore[no-untyped-def]
     """Fill the lines of distances.  Return the lane of a source that is not at distance 0; -1 if there is none."""
     rows, sources, far, _ = block
-    distances, summed, (sums, others) = lines
+    distances, summed, (shorts, wholes, fractions) = lines
     n, every = rows.shape[1], len(summed)
     for first in range(0, n, 16 // distances.itemsize):
         take_piece(rows, np.int64(first), distances)
@@ -73,10 +73,11 @@ def _begin(block, lines):  # type: ignore[no-untyped-def]
         s = sources[j]
         if distances[s, j] != 0:
             return j
-        sums[s, :, j], others[s, :, j] = 0, 0
+        shorts[s, :, j], wholes[s, :, j], fractions[s, :, j] = 0, 0, 0
         summed[s] |= np.int64(1) << j
         if n + s < every:  # paths from a terminal begin at row n + s
-            distances[n + s, j], sums[n + s, :, j], others[n + s, :, j] = 0, 0, 0
+            distances[n + s, j] = 0
+            shorts[n + s, :, j], wholes[n + s, :, j], fractions[n + s, :, j] = 0, 0, 0
             summed[n + s] |= np.int64(1) << j
     return -1
 
@@ -144,31 +145,28 @@ def _visit(orders, limited, graph, lines):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _give(lines, wanted):  # type: ignore[no-untyped-def]
-    """Write the sums of each quantity for all sources, from ``lines`` to ``out`` and ``others``."""
-    distances, summed, (sums, fractions) = lines
-    places, columns, none, nothing, out, others = wanted
-    count, lanes = len(columns), distances.shape[1]
+def _give(summed, sums, rows, none, out):  # type: ignore[no-untyped-def]
+    """Write the sums of one type for all sources to ``out``.
+
+    Args:
+        summed, sums: as in :func:`sum_hops`.
+        rows: the numbers of the rows of ``out``, and the vertices of its columns.
+        none: the value for *no path*.
+        out: shape (results, k, columns).
+    """
+    places, columns = rows
+    count, lanes = len(columns), sums.shape[2]
     for start in range(0, count if count >= LANES else 0, WIDE):
         for k in range(out.shape[1]):
             for c in range(lanes // LANES):
                 for first in range(start, min(start + WIDE, count), LANES):
                     part = columns, np.int64(min(first, count - LANES))
                     give_part(summed, (sums, np.int64(k), np.int64(c)), part, none, places, out)
-        for k in range(others.shape[1]):
-            for c in range(lanes // LANES):
-                for first in range(start, min(start + WIDE, count), LANES):
-                    part = columns, np.int64(min(first, count - LANES))
-                    give_part(summed, (fractions, np.int64(k), np.int64(c)), part, nothing, places, others)
     for j in range(lanes if count < LANES else 0):
-        row = places[j]
         for i in range(count):
             v = columns[i]
-            there = (summed[v] >> j) & 1
             for k in range(out.shape[1]):
-                out[row, k, i] = sums[v, k, j] if there else none
-            for k in range(others.shape[1]):
-                others[row, k, i] = fractions[v, k, j] if there else nothing
+                out[places[j], k, i] = sums[v, k, j] if (summed[v] >> j) & 1 else none
 
 
 @njit(nogil=True, cache=True)
@@ -180,15 +178,16 @@ def sum_hops(block, graph, space, wanted):  # type: ignore[no-untyped-def]
             their sources, int64, shape (lanes,); the distance that means *no path*, int32, the largest number of 8 or
             16 bits, or ``FAR``; and 1 if distances beyond a cutoff are unreachable, else 0.
         graph: arcs and quantities, the arcs into each vertex by ascending tails: where they begin, int64, shape
-            (n + 1,), and tails, int32; the quantities, int32, shape (arcs, k), and float64, shape (arcs, l).  The tail
-            of an arc out of terminal t, of which there are T, is n + t.
+            (n + 1,), and tails, int32; three arrays of quantities, uint16, int32 and float64, by the types of their
+            sums, shape (arcs, k), each with a number k of its own.  The tail of an arc out of terminal t, of which
+            there are T, is n + t.
         space: three entries.  Distances, of the type of the rows, shape (n + T + 16, lanes), aligned to 64 bytes; a bit
-            for each lane in which a vertex is summed, int64, shape (n + T,); and sums, int32, shape (n + T, k, lanes),
-            and float64, shape (n + T, l, lanes), aligned to 64 bytes.  Four arrays for orders: order, near, int32,
-            done, uint8, shape (n,), and stack, int64, shape (n + 1, 2).  Where the classes of :func:`_sort` start.
-        wanted: six entries: the numbers of the rows of the results to write, int64, shape (lanes,); the vertices of the
-            columns, int64; the values for *no path*, int32 and float64; and the arrays that receive the sums, int32,
-            shape (results, k, columns), and float64, shape (results, l, columns).
+            for each lane in which a vertex is summed, int64, shape (n + T,); and the sums, uint16, int32 and float64,
+            shape (n + T, k, lanes), aligned to 64 bytes.  Four arrays for orders: order, near, int32, done, uint8,
+            shape (n,), and stack, int64, shape (n + 1, 2).  Where the classes of :func:`_sort` start.
+        wanted: four entries: the numbers of the rows of the results to write, int64, shape (lanes,); the vertices of
+            the columns, int64; the values for *no path* of the three types of sums; and the arrays that receive the
+            sums, uint16, int32 and float64, shape (results, k, columns).
 
     Returns:
         Lane and vertex of an entry that is not a shortest distance; -1 and -1 if all are.
@@ -200,5 +199,9 @@ def sum_hops(block, graph, space, wanted):  # type: ignore[no-untyped-def]
     _sort(lines[0], block[2], orders[0], starts, orders[1])
     lane, v = _visit(orders, block[3], graph, lines)
     if lane < 0:
-        _give(lines, wanted)
+        places, columns, nones, out = wanted
+        rows, (_, summed, sums) = (places, columns), lines
+        _give(summed, sums[0], rows, nones[0], out[0])
+        _give(summed, sums[1], rows, nones[1], out[1])
+        _give(summed, sums[2], rows, nones[2], out[2])
     return np.int64(lane), np.int64(v)

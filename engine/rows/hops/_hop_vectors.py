@@ -1,8 +1,9 @@
 """Steps of sums along paths of fewest arcs, for as many sources side by side as a cache line holds distances.
 
 A *line* is a row of distances of one vertex, one for each source: 64 of 8 bits, 32 of 16 bits or 16 of 32 bits.  Each
-quantity of a vertex has as many sums, in *parts* of 16.  A set of lanes is a word with a bit for each of them.  Like
-the steps of ``engine.rows._lane_vectors``, these are written for LLVM.
+quantity of a vertex has as many sums, which are added in *parts*: of 16, or, if they have 16 bits, of up to 32.  A set
+of lanes is a word with a bit for each of them.  Like the steps of ``engine.rows._lane_vectors``, these are written for
+LLVM.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from engine.rows._lane_vectors import FAR, LANES, Step, give_rows, word
+from engine.rows._lane_vectors import FAR, Step, word
+from engine.rows._squares import LANES, aligned_to, give_rows
 
 #: The number of bits of a line.
 _LINE: Final = 512
-_I16: Final = ir.IntType(16)
 _I32: Final = ir.IntType(32)
 _I64: Final = ir.IntType(64)
-_MASK: Final = ir.VectorType(ir.IntType(1), LANES)
+#: The types of sums: 16 bits, 32 bits and float64, in this order wherever there is one array for each.
+_TYPES: Final = range(3)
 
 
 class _Lines:
@@ -50,35 +52,39 @@ class _Lines:
         return self._step.bits(self._step.build.icmp_unsigned(relation, line, other))
 
 
-def _part(step: Step, lanes: Any, part: Any) -> Any:
-    """Return a part of a set of lanes as a mask."""
+def _part(step: Step, lanes: Any, part: Any, width: int = LANES) -> Any:
+    """Return a part of a set of lanes, of ``width`` lanes, as a mask."""
     build = step.build
-    return build.bitcast(build.trunc(build.lshr(lanes, build.mul(part, word(LANES))), _I16), _MASK)
+    bits = build.trunc(build.lshr(lanes, build.mul(part, word(width))), ir.IntType(width))
+    return build.bitcast(bits, ir.VectorType(ir.IntType(1), width))
 
 
-def _add(step: Step, which: int, tail: Any, arc: Any, mine: list[Any]) -> None:
-    """Add the quantities of an arc to the sums of its tail, in the lanes of the masks ``mine``.
+def _add(step: Step, which: int, tail: Any, arc: Any, mine: tuple[Any, int]) -> None:
+    """Add the quantities of an arc, whose sums have the type ``which`` of ``_TYPES``, to the sums of its tail.
 
-    ``which`` is 0 for the quantities that are whole numbers, and 1 for fractions.
+    ``mine`` is the set of lanes in which they are added, and the number of all lanes.
     """
     build, amounts, v = step.build, step.array(3, which), step.numbers(0, 3)[2]
-    lines, count = step.rows(step.array(4, 2, which), ir.DoubleType() if which else _I32), step.extent(amounts, 1)
+    kind, count = step.element(4, 2, which), step.extent(amounts, 1)
+    width = LANES if which else min(mine[1], 2 * LANES)
+    lines, parts = step.rows(step.array(4, 2, which), kind, width), mine[1] // width
     places = [build.mul(x, count) for x in (arc, tail, v)]
+    masks = [_part(step, mine[0], word(c), width) for c in range(parts)]
+    total = build.fadd if isinstance(kind, ir.DoubleType) else build.add
 
     def added(k: Any) -> list[Any]:
         row, base, target = (build.add(place, k) for place in places)
-        amount = step.spread(step.entry(amounts, row))
-        for c, mask in enumerate(mine):
-            before, now = (step.at(lines, build.mul(x, word(len(mine))), c) for x in (base, target))
-            total = build.fadd if which else build.add
-            value = total(build.load(before, align=64), amount)
-            build.store(build.select(mask, value, build.load(now, align=64)), now, align=64)
+        amount = step.spread(step.entry(amounts, row), width)
+        for c, mask in enumerate(masks):
+            before, now = (build.mul(x, word(parts)) for x in (base, target))
+            value = build.select(mask, total(step.load(lines, before, c), amount), step.load(lines, now, c))
+            build.store(value, step.at(lines, now, c), align=aligned_to(value.type))
         return [build.add(k, word(1))]
 
     step.repeat([word(0)], lambda k: build.icmp_signed("<", k, count), added)
 
 
-def _taken(step: Step, arc: tuple[Any, Any], mine: Any, waits: tuple[Any, ...], parts: int) -> list[Any]:
+def _taken(step: Step, arc: tuple[Any, Any], mine: Any, waits: tuple[Any, ...], lanes: int) -> list[Any]:
     """Sum a vertex over an arc in the lanes ``mine``, if there are any.
 
     Args:
@@ -86,7 +92,7 @@ def _taken(step: Step, arc: tuple[Any, Any], mine: Any, waits: tuple[Any, ...], 
         arc: the number of the arc, and its tail.
         mine: a set of lanes.
         waits: the last three results of :func:`sum_vertex` as far as they are known.
-        parts: the number of parts of a line.
+        lanes: the number of lanes.
 
     Returns:
         The three results after this arc.
@@ -102,9 +108,8 @@ def _taken(step: Step, arc: tuple[Any, Any], mine: Any, waits: tuple[Any, ...], 
         build.select(earlier, waits[1], build.and_(unready, step.numbers(0, 4)[3])),
         build.select(earlier, waits[2], tail),
     )
-    masks = [_part(step, mine, word(c)) for c in range(parts)]
-    for which in (0, 1):
-        _add(step, which, tail, e, masks)
+    for which in _TYPES:
+        _add(step, which, tail, e, (mine, lanes))
     end = build.block
     build.branch(done)
     build.position_at_end(done)
@@ -117,9 +122,9 @@ def sum_vertex(typingctx, place, limited, tails, quantities, space):  # type: ig
     summed yet.
 
     ``place`` is (first, last, v, lanes): the arcs ``first`` to ``last`` - 1 lead into ``v``, by ascending tails, and
-    ``lanes`` is the set of lanes for which the vertex is visited.  ``quantities``: of shapes (arcs, k), int32, and
-    (arcs, l), float64.  ``space``: the distances, unsigned, shape (n, lanes); int64, shape (n,): the lanes in which a
-    vertex is summed; and the sums, int32, shape (n, k, lanes), and float64, shape (n, l, lanes).
+    ``lanes`` is the set of lanes for which the vertex is visited.  ``quantities``: uint16, int32 and float64, shape
+    (arcs, k), each with a number k of its own.  ``space``: the distances, unsigned, shape (n, lanes); int64, shape
+    (n,): the lanes in which a vertex is summed; and the sums, of the types of the quantities, shape (n, k, lanes).
 
     Returns four words: the lanes that hold no shortest distance; the lanes in which the tail is not summed yet, so that
     the vertex is not either; of these, some of ``lanes`` that wait for the same tail, if any do; and that tail.
@@ -142,7 +147,7 @@ def sum_vertex(typingctx, place, limited, tails, quantities, space):  # type: ig
             distance = lines.of(tail)
             mine = build.and_(left, lines.where("==", distance, before))
             nearest = build.select(build.icmp_unsigned("<", distance, nearest), distance, nearest)
-            later = _taken(step, (e, tail), mine, waits, lines.lanes // LANES)
+            later = _taken(step, (e, tail), mine, waits, lines.lanes)
             return [build.add(e, word(1)), nearest, build.xor(left, mine), *later]
 
         starts = first, lines.far, searched, none, none, none
@@ -211,7 +216,7 @@ def give_part(typingctx, summed, sums, columns, none, places, out):  # type: ign
         step = Step(context, build, signature, args)
         summed, sums, vertices, places, out = (step.array(*k) for k in ((0,), (1, 0), (2, 0), (4,), (5,)))
         (k, part), first = (build.extract_value(args[1], i) for i in (1, 2)), build.extract_value(args[2], 1)
-        kind = context.get_data_type(step.kind(1, 0).dtype)
+        kind = step.element(1, 0)
         none, square, parts = step.spread(args[3]), [], build.sdiv(step.extent(sums, 2), word(LANES))
         for i in range(LANES):
             v = step.entry(vertices, first, i)

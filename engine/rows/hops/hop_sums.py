@@ -22,16 +22,15 @@ LINE: Final = 64
 PIECE: Final = 16
 
 
-def hop_bytes(n: int, terminals: int, wholes: int, fractions: int) -> int:
+def hop_bytes(n: int, terminals: int, sums: int) -> int:
     """Return the bytes that one thread works with.
 
     Args:
         n: number of vertices.
         terminals: number of terminals.
-        wholes: number of quantities whose sums are int32.
-        fractions: number of quantities whose sums are float64.
+        sums: bytes of the sums of one entry, of all quantities.
     """
-    return (n + terminals) * (LINE * (1 + 4 * wholes + 8 * fractions) + 8) + n * (LINE + 29) + LINE * PIECE
+    return (n + terminals) * (LINE * (1 + sums) + 8) + n * (LINE + 29) + LINE * PIECE
 
 
 class HopSums:
@@ -41,16 +40,15 @@ class HopSums:
     Args:
         graph: the graph, all of whose arcs count 1.
         unit: the number of units that make 1, by which rows of floats are multiplied.
-        quantities: int32, shape (arcs, k): the quantities of which int32 holds all sums; float64, shape (arcs, l): all
-            other quantities; both in the order of the graph's arcs.
+        quantities: three arrays, uint16, int32 and float64, by the types of their sums, shape (arcs, k), each with a
+            number k of its own, in the order of the graph's arcs.
         columns: vertex indices of the columns.
     """
 
-    def __init__(self, graph: Graph, unit: float, quantities: tuple[Array, Array], columns: Indices) -> None:
+    def __init__(self, graph: Graph, unit: float, quantities: tuple[Array, ...], columns: Indices) -> None:
         self._n, self._terminals, self._unit, self._columns = graph.n, graph.terminals, unit, columns
         into, tails, order = arcs_into(graph, np.arange(graph.n))
-        own, other = (values[order] for values in quantities)
-        self._graph = (into, tails), (own, other)
+        self._graph = (into, tails), tuple(values[order] for values in quantities)
         self._spaces = KeptSpaces(self._new_spaces)
         self._narrowest = 0  # the index in WIDTHS of the narrowest type that held all rows so far
 
@@ -68,8 +66,8 @@ class HopSums:
             searched: three entries: the sources, vertex indices, shape (rows,); int32, uint16 or float64, shape (rows,
                 n): the distances from them to all vertices; and the value for *no path* among these.
             limited: whether distances beyond a cutoff are unreachable.
-            wanted: the values for *no path* of the sums, int32 and float64; and the arrays that receive the sums:
-                int32, shape (rows, k, columns), and float64, shape (rows, l, columns).
+            wanted: the values for *no path* of the three types of sums; and the arrays that receive the sums, uint16,
+                int32 and float64, shape (rows, k, columns).
 
         Returns:
             How many of the rows ``which`` are summed; and row and vertex of an entry that is not a shortest distance,
@@ -101,10 +99,9 @@ class HopSums:
 
     def _new_spaces(self) -> tuple[Any, ...]:
         """Return, for each type of distances, the arrays that one thread works with, all in the same memory."""
-        n, (own, other) = self._n, self._graph[1]
-        every = n + self._terminals
+        n, every = self._n, self._n + self._terminals
         memory = aligned((every + PIECE, LINE), np.uint8)
-        sums = aligned((every, own.shape[1], LINE), np.int32), aligned((every, other.shape[1], LINE), np.float64)
+        sums = tuple(aligned((every, values.shape[1], LINE), values.dtype) for values in self._graph[1])
         for part in sums:
             part[:] = 0  # masked loads from memory that was never written are slow
         bytes_of_rows = np.empty(LINE * n + PIECE, np.uint8)[: LINE * n]

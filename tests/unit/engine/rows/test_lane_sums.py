@@ -14,9 +14,10 @@ from engine.graph.ordering import fixed
 from engine.model.dtypes import WORK_TYPES
 from engine.rows import lane_sums
 from engine.rows._lane_sums import number_vertices
-from engine.rows._lane_vectors import FAR, LANES
+from engine.rows._lane_vectors import FAR
+from engine.rows._squares import LANES
 from engine.rows.lane_sums import LEAST_ROWS, LaneSums, lane_bytes
-from engine.rows.sums import PathSums
+from engine.rows.sums import PathSums, sum_types
 from storage.errors import SolveFailed
 from storage.graph.graph import Graph, build_graph
 
@@ -74,7 +75,7 @@ def walks_few(sums: PathSums) -> PathSums:
 
 def ways(graph: Graph, kind: str, *, limited: bool = False, targets: np.ndarray | None = None) -> tuple[PathSums, ...]:
     """What sums rows side by side, of which it may walk few, and what walks."""
-    given = graph, list(graph.quantities), WORK_TYPES[kind]
+    given = graph, sum_types(graph, list(graph.quantities)), WORK_TYPES[kind]
     beside = PathSums(*given, limited=limited, targets=targets)
     walks_few(beside)
     with pytest.MonkeyPatch.context() as patch:
@@ -229,14 +230,14 @@ def test_the_memory_of_a_thread_is_counted(terminals):
     beside, _ = ways(graph, "int32")
     buffer, (lines, orders, ties) = beside._lanes._new_space()
     held = sum(array.nbytes for array in (buffer, *lines, *orders, ties))
-    assert lane_bytes(graph.n, terminals, 2, 1) == pytest.approx(held, abs=1000)
+    assert lane_bytes(graph.n, terminals, 2 * 4 + 8) == pytest.approx(held, abs=1000)
 
 
 @pytest.mark.parametrize(("last", "walked"), [(FAR - 1, False), (FAR, True)])
 def test_distances_that_do_not_fit_are_walked(last, walked, monkeypatch):
     arcs = [0, 1, 2], [1, 2, 3], [FAR - 3, 1, last - FAR + 2]
     graph, _ = build_graph(*arcs, n=4, directed=True, quantities={"q": [1, 2, 4]})
-    sums = PathSums(graph, ["q"], WORK_TYPES["float64"], limited=False, targets=None)
+    sums = PathSums(graph, sum_types(graph, ["q"]), WORK_TYPES["float64"], limited=False, targets=None)
     calls = []
     monkeypatch.setattr(sums, "_walk", lambda *given, walk=sums._walk: calls.append(given) or walk(*given))
     found = sums.of(np.zeros(LEAST_ROWS, np.int64), np.array([[0, FAR - 3, FAR - 2, last]] * LEAST_ROWS, np.float64))

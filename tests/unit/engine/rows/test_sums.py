@@ -28,7 +28,7 @@ def graph_of(arcs: list[tuple[int, int, float]], n: int, *, directed: bool = Tru
 
 
 def sums_from(graph: Graph, source: int, row: list[float], kind: str = "int32") -> dict[str, list[float]]:
-    sums = PathSums(graph, list(graph.quantities), WORK_TYPES[kind], limited=False, targets=None)
+    sums = PathSums(graph, sum_types(graph, list(graph.quantities)), WORK_TYPES[kind], limited=False, targets=None)
     found = sums.of(np.array([source]), np.array([row], kind))
     return {name: block[0].tolist() for name, block in found.items()}
 
@@ -116,7 +116,7 @@ def test_the_sink_writes_sums_before_rows_and_cuts_columns():
         def write(self, row: int, column: int, block: np.ndarray) -> None:
             told.append(("rows", row, block.tolist()))
 
-    sums = PathSums(graph, ["q"], INT32, limited=False, targets=wanted.targets)
+    sums = PathSums(graph, sum_types(graph, ["q"]), INT32, limited=False, targets=wanted.targets)
     sink = SumSink(Rows((2, 2), np.int32), sums, wanted, {"q": Sums()}, first=64)
     sink.write(0, 0, np.array([[1, 2, 0], [0, 1, 2]], np.int32))
     assert told == [("sums", 64, [[5, 4], [1, 0]]), ("rows", 0, [[2, 1], [1, 0]])]
@@ -227,7 +227,7 @@ def test_a_cutoff_on_which_decimal_paths_end_is_refused_where_arcs_of_length_zer
 @pytest.mark.parametrize("rows", [1, 6])
 def test_a_row_whose_source_is_not_at_distance_zero_is_refused(rows):
     graph, _ = build_graph([0, 1], [1, 2], [1, 1], n=3, directed=True, quantities={"q": [1, 2]})
-    sums = PathSums(graph, ("q",), WORK_TYPES["int32"], limited=False, targets=None)
+    sums = PathSums(graph, sum_types(graph, ["q"]), WORK_TYPES["int32"], limited=False, targets=None)
     with pytest.raises(SolveFailed, match="not the shortest"):
         sums.of(np.zeros(rows, np.int64), np.tile(np.array([1, 2, 3], np.int32), (rows, 1)))
 
@@ -235,6 +235,6 @@ def test_a_row_whose_source_is_not_at_distance_zero_is_refused(rows):
 @pytest.mark.parametrize("rows", [2, 20])
 def test_without_columns_nothing_is_summed(rows):
     graph, _ = build_graph([0, 1], [1, 2], [1, 1], n=3, directed=True, quantities={"q": [1, 2]})
-    sums = PathSums(graph, ("q",), WORK_TYPES["int32"], limited=False, targets=np.empty(0, np.int64))
+    sums = PathSums(graph, sum_types(graph, ["q"]), WORK_TYPES["int32"], limited=False, targets=np.empty(0, np.int64))
     found = sums.of(np.zeros(rows, np.int64), np.tile(np.array([0, 1, 2], np.int32), (rows, 1)))
     assert found["q"].shape == (rows, 0)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.model.dtypes import WORK_TYPES
+from engine.model.dtypes import SUM_TYPES, WORK_TYPES
 from engine.rows.hops.hop_sums import LINE, WIDTHS, HopSums, hop_bytes
 from engine.rows.lane_sums import FAR, LANES, LEAST_ROWS
-from engine.rows.sums import PathSums
+from engine.rows.sums import PathSums, sum_types
 from storage.errors import SolveFailed
 from storage.graph.graph import Graph, build_graph
 from tests.unit.engine.rows.test_lane_sums import INT32, outcome, random_graph, rows_from, typed, walks_few
@@ -18,15 +18,24 @@ from tests.unit.engine.rows.test_lane_sums import INT32, outcome, random_graph, 
 COUNTS = (LEAST_ROWS, LANES, LANES + LEAST_ROWS, 2 * LANES, 2 * LANES + 7, LINE, LINE + LEAST_ROWS, 2 * LINE + 40)
 
 
-def ways(graph: Graph, kind: str, **given: object) -> tuple[PathSums, PathSums]:
-    """What sums rows side by side, of which it may walk few, and what walks."""
+def ways(graph: Graph, kind: str, *, short: bool = False, **given: object) -> tuple[PathSums, PathSums]:
+    """What sums rows side by side, of which it may walk few, and what walks.  If ``short``, sums of whole numbers that
+    are not negative are uint16 in the first one, if a path through all vertices allows it.
+    """
+    types = [sum_types(graph, list(graph.quantities), graph.n - 1 if short and first else None) for first in (1, 0)]
     beside, walk = (
-        PathSums(graph, list(graph.quantities), WORK_TYPES[kind], **{"limited": False, "targets": None} | given)
-        for _ in range(2)
+        PathSums(graph, own, WORK_TYPES[kind], **{"limited": False, "targets": None} | given) for own in types
     )
     assert isinstance(beside._lanes, HopSums)
     walk._lanes = None
     return walks_few(beside), walk
+
+
+def widened(sums: np.ndarray) -> np.ndarray:
+    """Sums of two bytes as the walk has them."""
+    if sums.dtype != np.uint16:
+        return sums
+    return np.where(sums == SUM_TYPES["uint16"].unreachable, INT32.unreachable, sums.astype(np.int32))
 
 
 def a_path(n: int) -> tuple[Graph, np.ndarray]:
@@ -46,15 +55,20 @@ def test_any_number_of_rows_is_summed_as_the_walk_sums_them(seed, count):
     if limited:
         rows[rows > np.median(rows[np.isfinite(rows)])] = np.inf
     targets = rng.permutation(n)[: n // 2] if seed % 3 == 0 else None
-    for dtype in ("uint16", "int32", "float64"):
-        beside, walk = ways(graph, dtype, limited=limited, targets=targets)
-        used = tuple(np.full_like(part, -7) for part in walk.results(count + 2))
+    for dtype, short in (("uint16", False), ("uint16", True), ("int32", True), ("float64", True)):
+        beside, walk = ways(graph, dtype, short=short, limited=limited, targets=targets)
+        used, own = (tuple(np.full_like(part, 7) for part in way.results(count + 2)) for way in (walk, beside))
         found, wanted = beside.of(sources, typed(rows, dtype)), walk.of(sources, typed(rows, dtype), used)
+        assert (found["other"].dtype == np.uint16) == short
         for name in graph.quantities:
-            assert np.array_equal(found[name], wanted[name]), (dtype, name)
-        again = beside.of(sources, typed(rows, dtype), tuple(np.full_like(part, -7) for part in used))
+            assert np.array_equal(widened(found[name]), wanted[name]), (dtype, name)
+        again = beside.of(sources, typed(rows, dtype), own)
         for name in graph.quantities:
-            assert np.array_equal(again[name], wanted[name]), (dtype, name)
+            assert np.array_equal(widened(again[name]), wanted[name]), (dtype, name)
+        del beside._walk  # what counts rows
+        beside._lanes = None
+        for name, sums in beside.of(sources, typed(rows, dtype)).items():
+            assert np.array_equal(widened(sums), wanted[name]), (dtype, name)
 
 
 @pytest.mark.parametrize("width", range(len(WIDTHS)))
@@ -127,7 +141,7 @@ def test_what_is_no_distance_is_refused(dtype, wrong):
     sources, unreachable = np.arange(LANES), WORK_TYPES[dtype].unreachable
     steps = np.arange(30) - sources[:, None]
     rows = np.where(steps < 0, unreachable, steps).astype(dtype)
-    sums = PathSums(graph, ["q"], WORK_TYPES[dtype], limited=False, targets=None)
+    sums = PathSums(graph, sum_types(graph, ["q"]), WORK_TYPES[dtype], limited=False, targets=None)
     assert np.array_equal(sums.of(sources, rows)["q"][0], wanted)
     rows[3, 20] = wrong
     with pytest.raises(SolveFailed, match="the entry from 3 to 20 is not"):
@@ -138,7 +152,7 @@ def test_what_is_no_distance_is_refused(dtype, wrong):
 
 def test_the_memory_of_a_thread_is_counted():
     graph = replace(random_graph(np.random.default_rng(1), "hops", 500), terminals=100)
-    beside, _ = ways(graph, "int32")
+    beside, _ = ways(graph, "int32", short=True)
     bases = {}
     for buffer, (lines, orders, starts), _ in beside._lanes._new_spaces():
         for array in (buffer, lines[0], lines[1], *lines[2], *orders, starts):
@@ -146,7 +160,7 @@ def test_the_memory_of_a_thread_is_counted():
             while whole.base is not None:
                 whole = whole.base
             bases[whole.ctypes.data] = whole.nbytes
-    counted = hop_bytes(graph.n, graph.terminals, 2, 1)
+    counted = hop_bytes(graph.n, graph.terminals, 2 + 4 + 8)
     assert counted == pytest.approx(sum(bases.values()), abs=1000)
 
 

@@ -36,8 +36,9 @@ HOP_SUM_SECONDS: Final = 2e-9
 WALK_SECONDS: Final = 1.5e-8
 ENTRY_SECONDS: Final = 2.0e-8
 #: A bound on the arcs of paths is looked for where there are at least this number of entries for each vertex and arc;
-#: the second number is that of directed graphs.  For each vertex and arc, the search takes 3e-9 to 5e-8 s of one
-#: thread, and 6e-9 to 1.5e-7 s in directed graphs (decision 273), so at most about 1.5e-9 s for each entry.
+#: the second number is that of directed graphs.  For each vertex and arc, the search takes 3e-9 to 8e-8 s of one
+#: thread, and up to 1e-7 s in directed graphs (decision 273), so at most 2.5e-9 s for each entry, about as much as a
+#: sum of 2 bytes saves.
 BOUND_ENTRIES: Final = (32, 128)
 
 
@@ -51,7 +52,8 @@ def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | N
     Args:
         profile: the graph, with the quantities.
         options: ``also`` names the quantities; ``sources`` and ``targets`` decide the number of entries.
-        found: the checkpoint from which the solve resumes; None if there is none.
+        found: the checkpoint from which the solve resumes; None if there is none.  Its types hold only the sums of its
+            own matrix.
 
     Raises:
         InvalidRequest: as :func:`engine.rows.sums.sum_types`.
@@ -233,7 +235,8 @@ def with_sums(plan: Plan, graph: Graph, options: Options, types: Mapping[str, Wo
         tree, entry = (HOP_SECONDS, HOP_SUM_SECONDS) if counts_hops(graph) else (TREE_SECONDS, SUM_SECONDS)
     work = rows * ((graph.n + graph.arcs) * tree + len(options.also) * columns * entry)
     phase = Phase("sum", work / plan.threads, bytes=sum_bytes(graph, options, plan.dtype, types))
-    more = f"; then {', '.join(options.also)} along the paths, {about_seconds(phase.seconds)}"
+    sums = ", ".join(f"{name} ({kind.name})" for name, kind in types.items())
+    more = f"; then {sums} along the paths, {about_seconds(phase.seconds)}"
     return replace(
         plan,
         shape=shape,

@@ -280,7 +280,7 @@ class ResultReader:
         )
         facts = {name: matrix.attributes.get(name) for name in keys}
         facts["semiring"] = matrix.semiring
-        facts["also"] = {name: summed.dtype.name for name, summed in matrix.also.items()}
+        facts["also"] = {name: summed.stored_dtype.name for name, summed in matrix.also.items()}
         tiles = {"shape": list(matrix.grid.tile), "count": list(matrix.grid.counts)}
         facts["compression"] = facts["compression"] or "none"
         about = {"result": self.kind, "shape": list(matrix.shape), "dtype": matrix.dtype.name}

@@ -291,7 +291,10 @@ class Manifest(Wire):
     targets: str | None = Field(description="all or subset.")
     compression: str | None
     software: str | None
-    also: dict[str, str] = Field(description="Quantities summed along the paths, arrays also/NAME, and their types.")
+    also: dict[str, str] = Field(
+        description="Quantities summed along the paths, and the types of their arrays, also/NAME: uint16, int32 or "
+        "float64. The attribute unreachable of each array is its value for *no path*."
+    )
     tiles: dict[str, list[int]] = Field(description="Shape of a tile, tiles down and across.")
     bytes: int
     digest: str = Field(description="Of the seal, which names size and checksum of every file.")

@@ -114,7 +114,7 @@ def test_a_job_sums_what_it_asks_for(service: TestClient, settings: Settings):
     document = service.get(url).json()
     assert document["options"]["also"] == ["distance", "toll 2.5%"]
     assert document["links"]["also"] == f"{url}/also"
-    assert "distance, toll 2.5% along the paths" in document["plan"]["reason"]
+    assert "distance (int32), toll 2.5% (float64) along the paths" in document["plan"]["reason"]
     manifest = service.get(f"{url}/results").json()
     assert manifest["also"] == {"distance": "int32", "toll 2.5%": "float64"}
     assert manifest["links"]["also"] == f"{url}/also"
@@ -164,6 +164,32 @@ def test_tables_have_a_column_for_each_quantity(service: TestClient, settings: S
         assert every["detail"] == refused["detail"]
     assert len(service.get(f"/v1/jobs/{job}/rows", params={"all": True}).json()["distances"]) == 5
     assert len(service.post(f"/v1/jobs/{job}/submatrix", json=body).json()["distances"]) == 5
+
+
+def test_sums_of_two_bytes_are_answered_as_numbers_and_no_path_as_ever(service: TestClient, settings: Settings):
+    text = "from,to,metres,toll\na,b,16383,0\nb,c,16383,2\nc,d,16383,0\nd,e,16383,-1\n"
+    graph = upload(service, text, weight=None, unweighted=True, also="metres,toll")["id"]
+    asked = {"graph": graph, "also": ["metres", "toll"]}
+    reason = service.post("/v1/estimates", json=asked).json()["plan"]["reason"]
+    assert "; then metres (uint16), toll (int32) along the paths" in reason
+    url = f"/v1/jobs/{solved(service, settings, **asked)}"
+    assert service.get(f"{url}/results").json()["also"] == {"metres": "uint16", "toll": "int32"}
+    stored = service.get(f"{url}/zarr/also/metres/zarr.json").json()
+    assert (stored["data_type"], stored["attributes"]["unreachable"], stored["fill_value"]) == ("uint16", 65534, 65535)
+    sums = [service.get(f"{url}/also", params={"source": u, "target": v}).json()["also"] for u, v in ("ae", "ea", "bb")]
+    assert sums == [{"metres": 65532, "toll": 1}, {"metres": None, "toll": None}, {"metres": 0, "toll": 0}]
+    some = {"sources": "a,e", "targets": "e,d"}
+    answer = service.get(f"{url}/rows", params={**some, "format": "csv"}).text
+    assert answer.splitlines()[1:] == ["a,e,4,65532,1", "a,d,3,49149,2", "e,e,0,0,0", "e,d,,,"]
+    body = {name: ends.split(",") for name, ends in some.items()}
+    for kind, read in (("parquet", pl.read_parquet), ("arrow", pl.read_ipc_stream)):
+        found = read(service.post(f"{url}/submatrix", json=body, params={"format": kind}).content)
+        assert found.write_csv() == answer
+        assert found["metres"].dtype == pl.Int32
+    given = service.get(f"{url}/rows", params={**some, "also": "metres"}).json()
+    assert given["sums"] == [[65532, 49149], [0, None]]
+    found = np.load(io.BytesIO(service.get(f"{url}/rows", params={**some, "also": "metres", "format": "npy"}).content))
+    assert (found.dtype, found.tolist()) == (np.float64, [[65532, 49149], [0, np.inf]])
 
 
 def test_arrays_have_the_sums_of_one_quantity(service: TestClient, settings: Settings):

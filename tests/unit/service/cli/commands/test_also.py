@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 
+import h5py
 import numpy as np
 import polars as pl
 import pytest
+import zarr
 
+from engine.api import solve as solving
 from engine.api.verify import verify_rows
+from engine.model.dtypes import SUM_TYPES
 from service.cli.main import run
 from storage.errors import StorageFailed
 from storage.files.checksum import crc32c
@@ -23,7 +27,7 @@ def store(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "roads.csv").write_text(ROADS)
     assert run(["solve", "roads.csv", *READ, "--also", "metres,distance", "-o", "s.zarr"]) == 0
-    assert "metres, distance along the paths" in capsys.readouterr().err
+    assert "metres (int32), distance (int32) along the paths" in capsys.readouterr().err
     return tmp_path / "s.zarr"
 
 
@@ -76,6 +80,49 @@ def test_quantities_that_are_called_like_other_columns_keep_their_sums(tmp_path,
         for k, name in enumerate(TAKEN):
             assert row[name if name in ("weight", "metres") else f"also {name}"] == values[k]
         assert not features or isinstance(row["geometry"], bytes)
+
+
+def test_sums_of_two_bytes_are_read_as_those_of_four(tmp_path, monkeypatch, capsys):
+    """By every command, and by zarr with the value for *no path* that the array states."""
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{ends},13106,{toll}" for toll, ends in enumerate(("a,b", "b,c", "c,d", "d,e", "f,a"))]
+    (tmp_path / "r.csv").write_text("\n".join(["u,v,metres,toll", *lines]))
+    told = {}
+    for name, also in (("short", None), ("wide", {"metres": SUM_TYPES["int32"], "toll": SUM_TYPES["int32"]})):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        with monkeypatch.context() as patch:
+            if also:
+                patch.setattr(solving, "types_of_sums", lambda *_, also=also: also)
+            words = ["solve", "../r.csv", "--from", "u", "--to", "v", "--unweighted", "--also", "metres,toll"]
+            assert run([*words, "-o", "s.zarr"]) == 0
+        assert "metres (uint16), toll (uint16) along the paths" in capsys.readouterr().err
+        for words in (
+            *(["export", "s.zarr", "-o", f"t.{kind}"] for kind in ("csv", "parquet", "omx")),
+            *(["export", "s.zarr", "-o", f"{name[0]}.npy", "--also", name] for name in ("metres", "toll")),
+            ["export", "s.zarr", "-o", "w.csv", "--wide", "--also", "metres"],
+            ["export", "s.zarr", "-o", "near.csv", "--within", "2", "--sources", "b,a,e", "--targets", "c,b,f"],
+            ["verify", "s.zarr", "--sample", "all"],
+        ):
+            assert run(words) == 0, words
+        capsys.readouterr()
+        for pair in ("ae", "ea", "cc", "fe"):
+            assert run(["query", "s.zarr", "also", *pair, "--json"]) == 0
+        told[name] = capsys.readouterr().out
+    short, wide = tmp_path / "short", tmp_path / "wide"
+    assert told["short"] == told["wide"]
+    for name in ("t.csv", "w.csv", "near.csv", "m.npy", "t.npy"):
+        assert (short / name).read_bytes() == (wide / name).read_bytes(), name
+    assert pl.read_parquet(short / "t.parquet").equals(pl.read_parquet(wide / "t.parquet"))
+    with h5py.File(short / "t.omx") as one, h5py.File(wide / "t.omx") as other:
+        for name in ("distance", "metres", "toll"):
+            np.testing.assert_array_equal(one["data"][name][:], other["data"][name][:])
+    assert np.load(short / "m.npy").tolist()[5] == [13106, 26212, 39318, 52424, 65530, 0]
+    for name, (kind, none) in {"short": ("uint16", 65534), "wide": ("int32", 2**30 - 1)}.items():
+        array = zarr.open_array(tmp_path / name / "s.zarr" / "also" / "metres", mode="r")
+        assert (array.dtype.name, array.attrs["unreachable"]) == (kind, none)
+        floats = np.where(array[:] == none, np.inf, array[:].astype(float))
+        np.testing.assert_array_equal(floats, np.load(short / "m.npy"))
 
 
 def test_a_wrong_sum_is_found(store, capsys):

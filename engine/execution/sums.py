@@ -60,7 +60,7 @@ def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | N
     """
     graph = profile.graph
     types = sum_types(graph, options.also)
-    if found is not None:
+    if types and found is not None:
         recorded = {name: about["type"] for name, about in (found.identity.get("also") or {}).items()}
         return types | {name: SUM_TYPES["uint16"] for name in types if recorded.get(name) == "uint16"}
     largest = {

@@ -17,18 +17,12 @@ def in_memory(folder: Path) -> bool:
     Such files are lost when the machine stops, so nothing makes them durable, and they cannot be kept out of the page
     cache, where they live.  The answer is looked up each time, because another file system may be mounted later.
 
-    Args:
-        folder: a folder that exists.
-
     Returns:
-        True if the system says so; False on a disk, and where the system lists no mounts.
-
-    Raises:
-        OSError: the folder cannot be examined.
+        True if the system says so; False on a disk, and where the folder or the list of mounts cannot be examined.
     """
-    status = os.stat(folder)  # noqa: PTH116 - the number of the device is what matters
-    device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}".encode()
     try:
+        status = os.stat(folder)  # noqa: PTH116 - the number of the device is what matters
+        device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}".encode()
         lines = _MOUNTS.read_bytes().splitlines()
     except OSError:
         return False

@@ -32,7 +32,7 @@ from engine.algorithms import dijkstra as searches
 from engine.api.solve import make_plan, solve_to_store
 from engine.distributed import run
 from engine.distributed.dense import commits
-from engine.execution import streamed
+from engine.execution import compiling, streamed
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
@@ -312,8 +312,10 @@ IN_MEMORY = memory.KINDS
 def run_chain(seed: int, folder: Path) -> Counter[str]:
     """Run one chain; SystemExit, with its steps, if anything is not as it should be.
 
-    Every other chain writes as it would on a disk, although the folder may be in memory.
+    Every other chain writes as it would on a disk, although the folder may be in memory; the others use the kernel that
+    writes tiles.
     """
+    compiling.MANY_TILES = 0
     memory.KINDS = () if seed % 2 else IN_MEMORY
     sample, steps = chain_of(seed)
     graph, path = sample.graph(), folder / "d.zarr"

@@ -22,6 +22,7 @@ import numpy as np
 from engine.algorithms import dijkstra
 from engine.api.semirings import planning
 from engine.api.solve import make_plan, solve_to_store
+from engine.execution import compiling
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.tiling import Tiling
@@ -122,6 +123,7 @@ def ways_on(graph: Graph, way: str) -> list[Plan]:
 
 
 def main(folder: Path, way: str, count: int, seed: int) -> None:
+    compiling.MANY_TILES = 0  # stores in memory are written by the kernel
     checkpoint.INTERVAL = 0.0 if way.startswith("semiring") else 0.01
     planning._BATCH_BYTES = 1  # rows of a tile
     dijkstra.BATCH_SECONDS = dijkstra.BUSY_SECONDS = 0.0

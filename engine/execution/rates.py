@@ -104,8 +104,8 @@ def disk_rates(folder: Path, threads: int) -> Values:
 class _Limit(Monitor):
     """A monitor that measures the rate of rows, and stops after ``LIMIT`` seconds.
 
-    Threads take as long to start as a trial in memory to write a tenth of its rows, and a solve starts them once.  So
-    the clock starts when the first rows are done, and these do not count.
+    A solve starts its threads once, and a short trial in memory would count their start for much.  So the clock starts
+    when the first rows are done, and these do not count.
 
     Attributes:
         rows: the number of rows so far.

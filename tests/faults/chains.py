@@ -37,7 +37,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.tiling import Tiling
-from engine.streaming import checkpoint, host_tier
+from engine.streaming import checkpoint, host_tier, tile_files
 from storage.errors import Cancelled, Conflict
 from storage.files import memory
 from storage.graph.graph import Graph, build_graph
@@ -316,6 +316,7 @@ def run_chain(seed: int, folder: Path) -> Counter[str]:
     writes tiles.
     """
     compiling.MANY_TILES = 0
+    tile_files.try_put()  # compiles it
     memory.KINDS = () if seed % 2 else IN_MEMORY
     sample, steps = chain_of(seed)
     graph, path = sample.graph(), folder / "d.zarr"

@@ -26,7 +26,7 @@ from engine.execution import compiling
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.tiling import Tiling
-from engine.streaming import checkpoint, host_tier
+from engine.streaming import checkpoint, host_tier, tile_files
 from storage.errors import NotFound
 from storage.files import memory
 from storage.graph.graph import Graph, build_graph
@@ -124,6 +124,7 @@ def ways_on(graph: Graph, way: str) -> list[Plan]:
 
 def main(folder: Path, way: str, count: int, seed: int) -> None:
     compiling.MANY_TILES = 0  # stores in memory are written by the kernel
+    tile_files.try_put()  # compiles it, or Python would write them
     checkpoint.INTERVAL = 0.0 if way.startswith("semiring") else 0.01
     planning._BATCH_BYTES = 1  # rows of a tile
     dijkstra.BATCH_SECONDS = dijkstra.BUSY_SECONDS = 0.0

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 #: Seconds that a batch should take.  Between batches progress is reported and a request to stop is noticed.
 BATCH_SECONDS: Final = 0.3
-#: Seconds that a batch may take if a smaller batch would leave threads idle.
-BUSY_SECONDS: Final = 2.0
-#: Entries of the first batch, for which no rate is known yet.  A smaller matrix is a single batch, so that neighbouring
-#: sources are searched together.
+#: Seconds that a batch may take if a smaller batch would leave threads idle.  A thread searches a block of sources in
+#: about the same time, however few of its lanes are used, so a smaller batch of a large graph takes no less time.
+BUSY_SECONDS: Final = 10.0
+#: Entries of the first batch, for which no rate is measured yet.  A smaller matrix is a single batch, so that
+#: neighbouring sources are searched together.
 FIRST_ENTRIES: Final = 2**21
-#: Most entries of the first batch where it is enlarged to keep all threads busy.
+#: Most entries of the first batch where it is enlarged to keep all threads busy, and no rate was predicted.
 BUSY_ENTRIES: Final = 2**25
 
 #: One thread is started for each SHARE_SECONDS of predicted searches.  On 16 processors, starting all threads instead
@@ -151,8 +152,11 @@ def run(backend: CpuBackend, search: RowSearch) -> None:
     busy = backend.threads * (BUSY_BITS if search.unit else BUSY_ROWS)
     place = place_of(sink, kind)
     if place is None:
-        entries = max(FIRST_ENTRIES, min(busy * columns, BUSY_ENTRIES))
-        batches = RowBatches(len(sources), sink.tile[0], search.batch, busy, entries // max(1, columns))
+        first = max(FIRST_ENTRIES, min(busy * columns, BUSY_ENTRIES)) // max(1, columns)
+        if search.seconds:
+            rate = len(sources) * backend.threads / search.seconds
+            first = max(first, min(busy, int(rate * BUSY_SECONDS)))
+        batches = RowBatches(len(sources), sink.tile[0], search.batch, busy, first)
         buffers = [np.empty((batches.most, columns), kind) for _ in range(2 if batches.most < len(sources) else 1)]
     else:
         batches, buffers = RowBatches(len(sources), 1, len(sources), busy, len(sources)), [place]

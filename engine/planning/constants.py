@@ -198,6 +198,11 @@ ORDERED_ARCS: Final = _decided("ORDERED_ARCS", 32, "arcs of a vertex", "9c79369"
 #: A graph counts as a lattice if the hops across it are at least this many times the square root of n; its separators
 #: are then likely to be small.
 LATTICE: Final = _decided("LATTICE", 0.5, "arcs by the root of vertices", "9c79369")
+#: If the labels of a block of sources take more than CROWDED_BYTES, they leave the processor's own cache, and each
+#: further thread slows down all threads by this share of their time.  Measured with blocks of 4 to 59 MB: 1.0 to 1.7
+#: times the processor time with 8 threads, and 1.3 to 1.8 times with 16.
+CROWDED: Final = _measured("CROWDED", 0.03, "share for each further thread", "5ebac92", H200)
+CROWDED_BYTES: Final = _decided("CROWDED_BYTES", 2**22, "bytes", "5ebac92")
 #: Searches side by side relax the weighted arcs of lattices more often than the arcs of other graphs.  The factor is
 #: predicted as width / LATTICE_WIDTH, where width = n / (hops across), but at most as (square root of n) /
 #: LATTICE_SIDE.  Measured factors on roads: 1.1 to 1.5 at 1,000 vertices, 2.3 at 2,600, 2.9 to 3.3 at 4,096, 2.8 to 4.6

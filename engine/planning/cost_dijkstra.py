@@ -7,6 +7,8 @@ import math
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Problem
 from engine.planning.constants import (
+    CROWDED,
+    CROWDED_BYTES,
     HEAP_BELOW,
     LANE_BLOCKS,
     LANE_BYTES,
@@ -46,8 +48,14 @@ def abreast_seconds(setting: Setting) -> float:
     exact = problem.decimal and setting.kind.name == "float32" and problem.cutoff is None
     lanes = LANE_BYTES // (setting.kind.itemsize if setting.kind.integer or exact else 8)
     blocks = -(-searches // lanes) / searches
-    scans = (problem.arcs + 4 * problem.n) * blocks / LANE_BLOCKS * lattice_passes(problem)
+    scans = (problem.arcs + 4 * problem.n) * blocks / LANE_BLOCKS * lattice_passes(problem) * _crowding(setting)
     return min(singly, scans / machine.search_rate + preparing_seconds(setting) / searches)
+
+
+def _crowding(setting: Setting) -> float:
+    """Return the factor by which threads slow each other down, because their labels do not fit into own caches."""
+    large = setting.problem.n * LANE_BYTES >= CROWDED_BYTES
+    return 1 + CROWDED * (setting.machine.threads - 1) * large
 
 
 def lattice_passes(problem: Problem) -> float:

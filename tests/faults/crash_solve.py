@@ -126,7 +126,7 @@ def main(folder: Path, way: str, count: int, seed: int) -> None:
     compiling.MANY_TILES = 0  # stores in memory are written by the kernel
     tile_files.try_put()  # compiles it, or Python would write them
     checkpoint.INTERVAL = 0.0 if way.startswith("semiring") else 0.01
-    planning._BATCH_BYTES = 1  # rows of a tile
+    planning.batch_rows = lambda *_, **__: 1  # rows of a tile
     dijkstra.BATCH_SECONDS = dijkstra.BUSY_SECONDS = 0.0
     dijkstra.FIRST_ENTRIES = dijkstra.BUSY_ENTRIES = 0
     host_tier.COST = 100.0

@@ -30,7 +30,7 @@ from engine.model.problem import Machine, Options, Problem, changed
 from engine.planning import cost_dense, cost_partitioned
 from engine.planning.binding import bind_plan
 from engine.planning.constants import CREATE_SECONDS, SEAL_SECONDS, START_SECONDS
-from engine.planning.cost import Setting, most_threads
+from engine.planning.cost import Setting, batch_rows, most_threads
 from engine.planning.refusal import about_seconds, gib
 from engine.streaming.checkpoint import resumable
 from storage.errors import Conflict, DoesNotFit, InvalidRequest
@@ -53,8 +53,6 @@ LARGE_BYTES: Final = 2**24
 SIFTED: Final = 2.0e-9
 #: Bytes of working memory: _SPACE for each vertex in each thread, _ONCE for each arc and each vertex of the graph.
 _SPACE, _ONCE = 32, 72
-#: Most bytes of the rows of one batch; two batches are in memory at the same time.
-_BATCH_BYTES: Final = 2**26
 _STORED_TYPES: Final = ("float32", "float64")
 
 
@@ -190,11 +188,12 @@ def _products(
 
 def _batch(algorithm: str, graph: Graph, shape: tuple[int, int], itemsize: int, machine: Machine) -> tuple[int, int]:
     """Return the number of rows of a batch (whole tiles), and the bytes of memory that the solve takes."""
-    tile = layout(shape, itemsize).tile[0] if shape[0] else 1
-    batch = max(tile, min(_BATCH_BYTES // max(1, shape[1] * itemsize), shape[0]))
-    memory = machine.resident + 2 * batch * shape[1] * itemsize + _ONCE * (graph.n + graph.arcs)
-    memory += (_SPACE + 8) * machine.threads * (graph.n + graph.terminals)
-    return batch, memory + machine.threads * rows_bytes(algorithm, graph, itemsize)
+    tile, threads = layout(shape, itemsize).tile[0] if shape[0] else 1, machine.threads
+    memory = machine.resident + _ONCE * (graph.n + graph.arcs) + threads * rows_bytes(algorithm, graph, itemsize)
+    memory += (_SPACE + 8) * threads * (graph.n + graph.terminals)
+    rows = batch_rows(shape[1], shape[0], itemsize, threads=threads, memory=machine.memory, beside=memory)
+    batch = max(tile, min(rows, shape[0]))
+    return batch, memory + 2 * batch * shape[1] * itemsize
 
 
 def checked(graph: Graph, options: Options) -> Semiring:

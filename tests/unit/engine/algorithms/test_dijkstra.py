@@ -124,7 +124,7 @@ def test_slow_batches_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes[:4] == [10, 40, 100, 100]
 
 
-@pytest.mark.parametrize(("row_seconds", "size"), [(0.01, 160), (0.02, 100), (1.0, 10)])
+@pytest.mark.parametrize(("row_seconds", "size"), [(0.01, 160), (0.08, 120), (2.0, 10)])
 def test_batches_keep_all_threads_busy_unless_that_takes_long(
     row_seconds: float, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +135,29 @@ def test_batches_keep_all_threads_busy_unless_that_takes_long(
         sizes.append(len(rows))
         clock[0] += len(rows) * row_seconds
     assert sizes[3] == size
+
+
+@pytest.mark.parametrize(
+    ("seconds", "first"),
+    [
+        (23.0, 1024),  # 128 rows for each thread would be more than all rows
+        (1024 * 0.1, 800),  # 0.1 s a row: the first batch takes the seconds that a batch may take
+        (1024 * 3.0, 64),
+        (None, 64),
+    ],
+)
+def test_a_large_first_batch_keeps_all_threads_busy_if_the_prediction_allows_it(
+    seconds: float | None, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as in a graph whose rows are so long that a batch of FIRST_ENTRIES has few rows
+    monkeypatch.setattr("engine.algorithms.dijkstra.FIRST_ENTRIES", 64 * 2000)
+    monkeypatch.setattr("engine.algorithms.dijkstra.BUSY_ENTRIES", 64 * 2000)
+    graph, sources = make_graph(2000, 4_000), np.arange(1024)
+    backend, sink = Searcher(8), Collect(1024, 2000, "float64", 16)
+    run(backend, replace(searched(graph, sources, "float64", sink, Monitor(), 2048), seconds=seconds))
+    backend.shutdown()
+    assert backend.calls[0] == first
+    assert np.array_equal(sink.array, oracle(graph, sources))
 
 
 @pytest.mark.parametrize(("seconds", "few"), [(None, None), (0.0, 2), (2.5 * SHARE_SECONDS, 3), (99.0, None)])

@@ -94,7 +94,7 @@ def test_a_stopped_solve_goes_on_by_the_algorithm_that_began_it(
     eager: None,  # noqa: F811
     algorithm: str,
 ):
-    monkeypatch.setattr("engine.api.semirings.planning._BATCH_BYTES", 1)
+    monkeypatch.setattr("engine.api.semirings.planning.batch_rows", lambda *_, **__: 1)
     monkeypatch.setattr("engine.planning.cost_partitioned.batch_rows", lambda *_, **__: 64)
     graph = lattice(30, directed=True)
     options = replace(PRODUCTS, algorithm=algorithm)

@@ -33,7 +33,7 @@ def sample(n: int = 700) -> Graph:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, eager: None) -> None:  # noqa: F811
     """Batches of 64 rows."""
-    monkeypatch.setattr("engine.api.semirings.planning._BATCH_BYTES", 1)
+    monkeypatch.setattr("engine.api.semirings.planning.batch_rows", lambda *_, **__: 1)
 
 
 @pytest.mark.usefixtures("small")

@@ -168,6 +168,8 @@ def hasten(writer: WorkingMatrix) -> None:
         from engine.streaming.tile_files import ready_put
 
         writer.put = ready_put()
+        for quantity in writer.also.values():
+            quantity.put = writer.put
 
 
 def needed(plan: Plan) -> list[ListedKernel]:

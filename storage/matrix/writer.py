@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from storage.errors import Conflict, InvalidRequest, StorageFailed
 from storage.files import atomic, direct
 from storage.files.checksum import crc32c
-from storage.files.memory import in_memory
+from storage.files.memory import PutTile, in_memory, put_tile
 from storage.graph.graph import Graph
 from storage.matrix.format import (
     DISTANCES,
@@ -41,10 +40,6 @@ from storage.matrix.side_arrays import side_array
 from storage.quantities.writing import QuantityTiles
 
 Writer = TypeVar("Writer", bound="MatrixWriter")
-#: Copies a part of a matrix into the upper left corner of a tile, and writes the tile and its checksum into a file.
-#: Takes the path, the part, the bytes of the file, where the tile's padding is already in place, and the bytes of a row
-#: of the tile.  Returns the checksum; raises OSError.
-PutTile = Callable[[str, Array, npt.NDArray[np.uint8], int], int]
 
 
 def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool = False) -> MatrixWriter:
@@ -149,13 +144,14 @@ class MatrixWriter:
         """Type of the entries as they are stored, little-endian."""
         return self._dtype
 
-    def write(self, row: int, column: int, block: Array) -> None:
+    def write(self, row: int, column: int, block: Array, *, still: bool = False) -> None:
         """Write the tiles of a rectangle; a tile may be written again, and then holds the last block.
 
         Args:
             row, column: the upper left entry of the rectangle in the matrix.
             block: shape (rows, columns), of the store's type.  The block consists of whole tiles, which are cut only at
                 the edge of the matrix.
+            still: whether no entry changes during the call, so that tiles may be written without a copy.
 
         Raises:
             InvalidRequest: the block is of another type or shape, leaves the matrix, or cuts a tile.
@@ -168,7 +164,7 @@ class MatrixWriter:
             for i, j in self._grid.covered(row, column, *block.shape):
                 rows, columns = self._grid.slices(i, j)
                 part = block[rows.start - row : rows.stop - row, columns.start - column : columns.stop - column]
-                self._write_tile(i, j, part)
+                self._write_tile(i, j, part, still=still)
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
         """Make everything durable, write the seal, put the store at its path, and close the writer.
@@ -240,29 +236,23 @@ class MatrixWriter:
             self._accepting = False
             self._state.wait_for(lambda: self._busy == 0)
 
-    def _write_tile(self, i: int, j: int, part: Array) -> None:
+    def _write_tile(self, i: int, j: int, part: Array, *, still: bool = False) -> None:
         path = f"{self._tiles}/{i}/{j}"
         try:
-            checksum, size = self._write_new(path, part)
+            checksum, size = self._write_new(path, part, still=still)
         except OSError as error:
             self._sizes[i, j] = 0
             raise atomic.failure("write tile", Path(path), error, self._grid.tile_bytes(part.itemsize)) from error
         self._checksums[i, j] = checksum
         self._sizes[i, j] = size
 
-    def _write_new(self, path: str, part: Array) -> tuple[int, int]:
+    def _write_new(self, path: str, part: Array, *, still: bool) -> tuple[int, int]:
         """Write the file of a tile; return the checksum of its content, and its bytes.  Raises OSError."""
         if self.put is None or self._compressed or not self.in_memory:
             buffers, checksum, size = self._with_trailer(self._content(part))
             atomic.write_file(path, buffers, flush=not self.in_memory, past=self._past)
             return checksum, size
-        size = direct.padding(part, self._grid.tile, self._fill, CHECKSUM_BYTES).nbytes + CHECKSUM_BYTES
-        place, width = direct.buffer_for(size)[:size], self._grid.tile[1] * part.itemsize
-        try:
-            return self.put(path, part, place, width), size
-        except FileNotFoundError:
-            Path(path).parent.mkdir(exist_ok=True)
-            return self.put(path, part, place, width), size
+        return put_tile(self.put, path, part, self._grid.tile, self._fill, CHECKSUM_BYTES, still=still)
 
     def _content(self, part: Array) -> Array | bytes:
         """Return the content of a tile's file without its checksum.

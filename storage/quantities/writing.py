@@ -14,7 +14,7 @@ import numpy.typing as npt
 from storage.errors import InvalidRequest, StorageFailed
 from storage.files import atomic, direct
 from storage.files.checksum import crc32c
-from storage.files.memory import in_memory
+from storage.files.memory import PutTile, in_memory, put_tile
 from storage.matrix.format import ALSO, Array, compress, decompress, fill_value
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.side_arrays import side_array
@@ -32,6 +32,9 @@ class QuantityTiles:
         grid: the grid of the tiles, which is that of the distances.
         about: ``type`` and ``unreachable`` of the entries.
         compressed: whether tiles are compressed.
+
+    Attributes:
+        put: writes the file of a tile in memory in one call without the GIL; None to write it in several.
     """
 
     def __init__(self, store: Path, name: str, grid: TileGrid, about: dict[str, Any], *, compressed: bool) -> None:
@@ -45,6 +48,7 @@ class QuantityTiles:
         self._lock = threading.Lock()
         self._unsynced: list[Path] = []
         self._in_memory = in_memory(store)
+        self.put: PutTile | None = None
         self.failed: StorageFailed | None = None
         for draft in self._folder.glob("*/*~"):  # drafts left by a process that ended while it wrote
             draft.unlink(missing_ok=True)
@@ -54,7 +58,7 @@ class QuantityTiles:
 
         Args:
             row: index of the first row, which is also the first row of a tile.
-            block: shape (rows, columns of the matrix), of the type of the quantity.
+            block: shape (rows, columns of the matrix), of the type of the quantity.  No entry changes during the call.
 
         Raises:
             InvalidRequest: the block is of another type or shape, or covers only a part of a tile.
@@ -67,20 +71,17 @@ class QuantityTiles:
             )
         for i, j in self._grid.covered(row, 0, *block.shape):
             rows, columns = self._grid.slices(i, j)
-            part = block[rows.start - row : rows.stop - row, columns]
-            tile = direct.padded(part, self._grid.tile, self._fill, CHECKSUM_BYTES)
-            self._write_tile(i, j, compress(tile) if self._compressed else tile)
+            self._write_tile(i, j, block[rows.start - row : rows.stop - row, columns])
 
-    def _write_tile(self, i: int, j: int, data: Array | bytes) -> None:
-        checksum, path = crc32c(data), self._folder / str(i) / str(j)
-        size = len(data) if isinstance(data, bytes) else data.nbytes
+    def _write_tile(self, i: int, j: int, part: Array) -> None:
+        path = self._folder / str(i) / str(j)
         draft = path.with_name(f"{j}~")
         try:
-            atomic.write_file(draft, [data, checksum.to_bytes(CHECKSUM_BYTES, "little")], flush=not self._in_memory)
+            checksum, size = self._write_draft(draft, part)
             draft.replace(path)
         except OSError as error:
-            raise atomic.failure("write tile", path, error, size) from error
-        self._checksums[i, j], self._sizes[i, j] = checksum, size + CHECKSUM_BYTES
+            raise atomic.failure("write tile", path, error, self._grid.tile_bytes(part.itemsize)) from error
+        self._checksums[i, j], self._sizes[i, j] = checksum, size
         if self._in_memory:
             return
         with self._lock:
@@ -88,6 +89,17 @@ class QuantityTiles:
             full = len(self._unsynced) > _PENDING
         if full:
             self.settle()
+
+    def _write_draft(self, draft: Path, part: Array) -> tuple[int, int]:
+        """Write the file of a tile; return the checksum of its content, and its bytes.  Raises OSError."""
+        shape = self._grid.tile
+        if self.put is not None and self._in_memory and not self._compressed:
+            return put_tile(self.put, str(draft), part, shape, self._fill, CHECKSUM_BYTES, still=True)
+        tile = direct.padded(part, shape, self._fill, CHECKSUM_BYTES)
+        data = compress(tile) if self._compressed else tile
+        checksum, size = crc32c(data), len(data) if isinstance(data, bytes) else data.nbytes
+        atomic.write_file(draft, [data, checksum.to_bytes(CHECKSUM_BYTES, "little")], flush=not self._in_memory)
+        return checksum, size + CHECKSUM_BYTES
 
     def settle(self) -> None:
         """Make all written tiles durable, and the folders that contain them.

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,15 +34,18 @@ from tests.stores import UNREACHABLE, entries_of, line_graph, verify_matrix
 @pytest.fixture(autouse=True)
 def _in_memory(monkeypatch):
     monkeypatch.setattr(writer, "in_memory", lambda _folder: True)
+    monkeypatch.setattr("storage.quantities.writing.in_memory", lambda _folder: True)
     tile_files.try_put()  # compiles
 
 
-def tiles_of(path: Path) -> dict[str, bytes]:
-    folder = path / "distances" / "c"
+def tiles_of(path: Path, array: str = "distances") -> dict[str, bytes]:
+    folder = path / array / "c"
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def written(path: Path, block: np.ndarray, put: writer.PutTile | None, **fields) -> dict[str, bytes]:
+def written(
+    path: Path, block: np.ndarray, put: memory.PutTile | None, *, still: bool = False, **fields
+) -> dict[str, bytes]:
     rows, columns = block.shape
     sources = None if rows == columns else np.arange(rows)
     spec = MatrixSpec(block.dtype.name, UNREACHABLE[block.dtype.name], sources=sources, **fields)
@@ -45,7 +53,7 @@ def written(path: Path, block: np.ndarray, put: writer.PutTile | None, **fields)
         store.put = put
         step = max(1, store.tile[0])
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda row: store.write(row, 0, block[row : row + step]), range(0, rows, step)))
+            list(pool.map(lambda row: store.write(row, 0, block[row : row + step], still=still), range(0, rows, step)))
         store.seal({})
     verify_matrix(path)
     return tiles_of(path)
@@ -58,6 +66,7 @@ def test_the_kernel_writes_the_files_that_python_writes(tmp_path, rows, columns,
     block = entries_of(rows, columns, dtype, 5)
     expected = written(tmp_path / "python", block, None, compression=compression)
     assert written(tmp_path / "kernel", block, tile_files.put, compression=compression) == expected
+    assert written(tmp_path / "still", block, tile_files.put, still=True, compression=compression) == expected
     assert len(expected) == grid.layout(block.shape, block.itemsize).tiles
 
 
@@ -69,7 +78,51 @@ def test_entries_that_do_not_follow_one_another_are_written_in_their_order(tmp_p
         "backwards": block[::-1, ::-1].copy()[::-1, ::-1],
         "every other row": np.repeat(block, 2, axis=0)[::2],
     }[strides]
-    assert written(tmp_path / "kernel", other, tile_files.put) == written(tmp_path / "python", block, None)
+    expected = written(tmp_path / "python", block, None)
+    assert written(tmp_path / "kernel", other, tile_files.put) == expected
+    assert written(tmp_path / "still", other, tile_files.put, still=True) == expected
+
+
+@pytest.mark.parametrize("rows", [1, 64, 1023, 1024, 3000])
+def test_a_whole_tile_that_is_still_is_not_copied(tmp_path, rows):
+    part = entries_of(rows, 6, "int32", 4)[:, :5]  # rows that do not follow one another
+    place = np.full(rows * 5 * 4 + 4, 77, np.uint8)
+    checksum = tile_files.put(str(tmp_path / "tile"), part, place, 20, still=True)
+    assert (tmp_path / "tile").read_bytes() == part.tobytes() + checksum.to_bytes(4, "little")
+    assert checksum == crc32c(part.tobytes())
+    # the system collects at most 1,024 pieces in one call
+    assert bool((place[:-4] == 77).all()) == (rows < 1024)
+
+
+def test_a_call_that_wrote_a_part_is_gone_on_with(tmp_path):
+    read, write = os.pipe()  # takes 64 KiB at a time, and a handler interrupts the call
+    os.set_blocking(write, True)
+    part, found = entries_of(64, 2000, "int32", 3), bytearray()
+    place = np.zeros(part.nbytes + 4, np.uint8)
+
+    def drain() -> None:
+        while piece := os.read(read, 7001):
+            found.extend(piece)
+
+    def interrupt() -> None:
+        for _ in range(50):
+            time.sleep(0.002)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    signal.siginterrupt(signal.SIGUSR1, True)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            ends = pool.submit(interrupt)
+            pool.submit(drain)
+            time.sleep(0.005)
+            checksum = tile_files.put(f"/proc/self/fd/{write}", part, place, 8000, still=True)
+            ends.result()
+            os.close(write)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        os.close(read)
+    assert bytes(found) == part.tobytes() + checksum.to_bytes(4, "little")
 
 
 def test_a_longer_file_is_replaced_whole(tmp_path):
@@ -97,9 +150,10 @@ def test_what_the_system_refuses_is_raised_with_its_reason(tmp_path):
         with pytest.raises(OSError) as caught:  # noqa: PT011 - the number is compared
             tile_files.put(str(path), part, place, 256)
         assert (caught.value.errno, caught.value.filename) == (code, str(path))
-    with longest_file(5000), pytest.raises(OSError) as caught:  # the first write writes a part  # noqa: PT011
-        tile_files.put(str(tmp_path / "long"), part, place, 256)
-    assert caught.value.errno == errno.EFBIG
+    for still in (False, True):
+        with longest_file(5000), pytest.raises(OSError) as caught:  # the first write writes a part  # noqa: PT011
+            tile_files.put(str(tmp_path / "long"), part, place, 256, still=still)
+        assert caught.value.errno == errno.EFBIG
 
 
 def test_a_tile_that_failed_is_not_counted_as_written(tmp_path):
@@ -130,7 +184,7 @@ def graph_of(n: int):
 def test_only_large_stores_in_memory_are_hastened_and_only_if_the_kernel_is_there(tmp_path, monkeypatch):
     spec = MatrixSpec("int32", UNREACHABLE["int32"])
 
-    def chosen(name: str) -> writer.PutTile | None:
+    def chosen(name: str) -> memory.PutTile | None:
         with open_working(tmp_path / name, line_graph(200), spec) as store:
             compiling.hasten(store)
             return store.put
@@ -154,21 +208,47 @@ def test_only_large_stores_in_memory_are_hastened_and_only_if_the_kernel_is_ther
     assert chosen("not compiled") is None
 
 
-@pytest.mark.parametrize("algorithm", ["dijkstra", "blocked-floyd-warshall"])
-def test_solves_are_the_same_with_the_kernel(tmp_path, monkeypatch, algorithm):
-    graph, options, used = graph_of(300), Options(device="cpu", algorithm=algorithm, dtype="int32"), list[str]()
+@pytest.mark.parametrize("weight", [1, 99])
+def test_sums_along_paths_are_the_same_with_the_kernel(tmp_path, monkeypatch, weight):
+    draw, used = np.random.default_rng(1), set[str]()
+    tails, heads = draw.integers(0, 300, (2, 1200))
+    graph = build_graph(tails, heads, draw.integers(1, 1 + weight, 1200), n=300, directed=True)[0]
+    graph = replace(graph, quantities={"toll": draw.integers(0, 9, graph.arcs)})
+    options = Options(device="cpu", also=("toll",))
     solve_to_store(graph, options, tmp_path / "python")
     real = tile_files.put
 
-    def noted(path, *given):
-        used.append(path)
-        return real(path, *given)
+    def noted(path, *given, **more):
+        used.add(path)
+        return real(path, *given, **more)
+
+    monkeypatch.setattr(tile_files, "put", noted)
+    monkeypatch.setattr(compiling, "MANY_TILES", 0)
+    solve_to_store(graph, options, tmp_path / "kernel")
+    verify_matrix(tmp_path / "kernel")
+    assert tiles_of(tmp_path / "kernel", "also/toll") == (expected := tiles_of(tmp_path / "python", "also/toll"))
+    assert sum("/toll/" in name for name in used) == len(expected) > 0
+
+
+@pytest.mark.parametrize("algorithm", ["dijkstra", "blocked-floyd-warshall"])
+def test_solves_are_the_same_with_the_kernel(tmp_path, monkeypatch, algorithm):
+    options, used = Options(device="cpu", algorithm=algorithm, dtype="int32"), dict[str, bool]()
+    graph = graph_of(300)
+    solve_to_store(graph, options, tmp_path / "python")
+    real = tile_files.put
+
+    def noted(path, *given, **more):
+        used[path] = more.get("still", False)
+        return real(path, *given, **more)
 
     monkeypatch.setattr(tile_files, "put", noted)
     monkeypatch.setattr(compiling, "MANY_TILES", 0)
     solve_to_store(graph, options, tmp_path / "kernel")
     verify_matrix(tmp_path / "kernel")
     assert tiles_of(tmp_path / "kernel") == tiles_of(tmp_path / "python")
-    assert len({name for name in used if "/distances/" in name}) == len(tiles_of(tmp_path / "kernel"))
+    found = [still for name, still in used.items() if "/distances/" in name]
+    assert len(found) == len(tiles_of(tmp_path / "kernel"))
+    # while other matrices are written, their entries may fall
+    assert set(found) == {algorithm == "dijkstra"}
     with open_matrix(tmp_path / "kernel") as matrix:
         assert matrix.rows([0]).shape == (1, 300)

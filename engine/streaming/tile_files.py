@@ -57,13 +57,6 @@ _extend: Any = _named(
 
 
 @njit(nogil=True)
-def _fill(begin: int, part: int, pitch: int, rows: int, used: int, width: int) -> None:  # noqa: PLR0917
-    """Copy rows to the beginnings of the rows of a tile; the arguments are those of :func:`_put`."""
-    for row in range(rows):
-        _copy(begin + row * width, part + row * pitch, used)
-
-
-@njit(nogil=True)
 def _put(  # noqa: PLR0917 - kernels take no keywords
     path: int, part: int, pitch: int, rows: int, used: int, place: npt.NDArray[np.uint8], width: int, still: bool
 ) -> int:
@@ -89,8 +82,11 @@ def _put(  # noqa: PLR0917 - kernels take no keywords
         for row in range(rows):
             checksum = np.int64(_extend(np.uint32(checksum), part + row * pitch, used))
     else:
-        _fill(begin, part, pitch, rows, used, width)
-        checksum = np.int64(_extend(np.uint32(0), begin, size))
+        for row in range(rows):
+            _copy(begin + row * width, part + row * pitch, used)
+            # a row is summed up while it is in the cache nearest to the processor
+            checksum = np.int64(_extend(np.uint32(checksum), begin + row * width, width))
+        checksum = np.int64(_extend(np.uint32(checksum), begin + rows * width, size - rows * width))
     for k in range(CHECKSUM_BYTES):
         place[size + k] = (checksum >> (8 * k)) & 255
     handle = _open(path, _FLAGS, _MODE)
@@ -103,8 +99,8 @@ def _put(  # noqa: PLR0917 - kernels take no keywords
             pieces[row, 0], pieces[row, 1] = part + row * pitch, used
         pieces[rows, 0], pieces[rows, 1] = begin + size, CHECKSUM_BYTES
         done = max(0, _gather(handle, pieces.ctypes.data, np.int32(rows + 1)))
-        if done < len(place):  # the loop below writes the rest, or meets the error again
-            _fill(begin, part, pitch, rows, used, width)
+        for row in range(rows if done < len(place) else 0):  # the loop below writes the rest, or meets the error again
+            _copy(begin + row * width, part + row * pitch, used)
     while done < len(place):
         count = _write(handle, begin + done, len(place) - done)
         if count >= 0:

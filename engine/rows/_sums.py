@@ -135,3 +135,41 @@ def in_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
     for i in range(len(rows)):
         for j in range(rows.shape[1]):
             out[i, j] = np.int64(np.rint(rows[i, j] * per)) if rows[i, j] < np.inf else unreachable
+
+
+@njit(nogil=True, cache=True)
+def _write_lone(out, none, source, columns):  # type: ignore[no-untyped-def]
+    for k in range(out.shape[0]):
+        out[k, :] = none
+        if len(columns) == 0:
+            out[k, source] = 0
+        for j in range(len(columns)):
+            if columns[j] == source:
+                out[k, j] = 0
+
+
+@njit(nogil=True, cache=True)
+def sum_lone(rows, sources, some, unreachable, columns, nones, out, left):  # type: ignore[no-untyped-def]
+    """Write the sums of rows whose sources no arc leaves: 0 to the source itself, and *no path* to all others.
+
+    Args:
+        rows: of a working type, shape (rows, n).
+        sources: int64, shape (rows,): vertex indices.
+        some: int64: the numbers of such rows.
+        unreachable: the value for *no path* in ``rows``.
+        columns: int64: the vertices of the columns; empty for all vertices.
+        nones, out: the values for *no path* of the sums, and the arrays that receive them, shape (rows, k, columns).
+        left: of bool, shape (rows,); False is written for each row whose sums are written, which are not those with a
+            wrong entry.
+    """
+    for i in some:
+        row, source = rows[i], sources[i]
+        reached = 0
+        for v in range(len(row)):
+            reached += row[v] != unreachable
+        if row[source] != 0 or reached != 1:
+            continue
+        left[i] = False
+        _write_lone(out[0][i], nones[0], source, columns)
+        _write_lone(out[1][i], nones[1], source, columns)
+        _write_lone(out[2][i], nones[2], source, columns)

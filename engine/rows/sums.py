@@ -219,8 +219,7 @@ class PathSums:
         left = np.arange(len(rows) if self._width else 0)
         first, vertex = -1, -1
         if self._lanes is not None and len(left):
-            alone = [i for i in left[~self._leads[sources]].tolist() if self._none(sources[i], rows[i], i, wanted)]
-            left = np.delete(left, np.array(alone, np.int64))
+            left = self._without_lone(left, sources, rows, wanted)
             given = left, (sources, rows, self._kind.sentinel()), self._limited
             if isinstance(self._lanes, HopSums):
                 done, first, vertex = self._lanes.add(*given, wanted)
@@ -237,14 +236,15 @@ class PathSums:
         parts = zip(self._names, out, strict=True)
         return {name: part[:, k] for names, part in parts for k, name in enumerate(names)}
 
-    def _none(self, source: int, row: Array, i: int, wanted: _Wanted) -> bool:
-        """Write the sums of row ``i``, whose source no arc leaves; return False if an entry of the row is wrong."""
-        if row[source] != 0 or np.count_nonzero(row != self._kind.sentinel()) > 1:
-            return False
-        for none, out in zip(*wanted, strict=True):
-            out[i] = none
-            out[i][:, self._columns == source if len(self._columns) else source] = 0
-        return True
+    def _without_lone(self, left: Indices, sources: Indices, rows: Array, wanted: _Wanted) -> Indices:
+        """Write the sums of the rows whose sources no arc leaves; return the numbers of the other rows, and of those
+        with a wrong entry.
+        """
+        from engine.rows._sums import sum_lone  # as in ``_walk``
+
+        some, others = left[~self._leads[sources]], np.ones(len(left), np.bool_)
+        sum_lone(rows, sources, some, self._kind.sentinel(), self._columns, *wanted, others)
+        return left[others]
 
     def _walk(self, which: Indices, sources: Indices, rows: Array, wanted: _Wanted) -> tuple[int, int]:
         """Sum along the paths of the rows ``which``, one after the other; return row and vertex of a wrong entry, or -1

@@ -155,7 +155,7 @@ class RowCommits:
             ValueError: the block does not hold whole rows.
             StorageFailed: the store cannot be written.
         """
-        self._journal.writer.write(row, column, block, still=True)  # finished rows
+        self._journal.writer.write(row, column, block)
         if column != 0 or block.shape[1] != self._columns:
             raise ValueError("whole rows are expected")
         with self._lock:

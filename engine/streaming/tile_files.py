@@ -1,8 +1,7 @@
 """Writes the files of tiles in memory, each in one call that holds no GIL: it copies, sums up, opens, writes, closes.
 
 Python does the same in five calls, and each waits for the GIL again.  With 16 threads that takes longer than the work:
-a file in memory takes a millisecond (decision 275).  A whole tile whose entries do not change meanwhile is not copied:
-one call of the system collects its rows.
+a file in memory takes a millisecond (decision 275).
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from storage.matrix.grid import CHECKSUM_BYTES
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _MODE: Final = 0o666
 _INTERRUPTED: Final = errno.EINTR
-#: The most pieces that one call collects; Linux takes 1,024 (UIO_MAXIOV).
-_PIECES: Final = 1024
 
 
 def _error_number() -> Any:
@@ -44,7 +41,6 @@ def _named(name: str, address: int, signature: Any) -> Any:
 
 _open: Any = types.ExternalFunction("open", types.int32(types.intp, types.int32, types.int32))
 _write: Any = types.ExternalFunction("write", types.intp(types.int32, types.intp, types.intp))
-_gather: Any = types.ExternalFunction("writev", types.intp(types.int32, types.intp, types.int32))
 _close: Any = types.ExternalFunction("close", types.int32(types.int32))
 _copy: Any = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
 _errno: Any = _named("apsp_error_number", address_of(_error_number()), types.CPointer(types.int32)())
@@ -58,9 +54,9 @@ _extend: Any = _named(
 
 @njit(nogil=True)
 def _put(  # noqa: PLR0917 - kernels take no keywords
-    path: int, part: int, pitch: int, rows: int, used: int, place: npt.NDArray[np.uint8], width: int, still: bool
+    path: int, part: int, pitch: int, rows: int, used: int, place: npt.NDArray[np.uint8], width: int
 ) -> int:
-    """Write rows as a tile and its checksum into a file.
+    """Copy rows into a tile, add its checksum, and write both into a file.
 
     Args:
         path: address of the path, which ends with a zero byte.
@@ -68,39 +64,22 @@ def _put(  # noqa: PLR0917 - kernels take no keywords
         pitch: bytes from one row to the next.
         rows: the number of rows.
         used: bytes of a row.
-        place: space for the bytes of the file, beginning with the tile; its padding is in place.
+        place: the bytes of the file, beginning with the tile; its padding is in place.
         width: bytes of a row of the tile.
-        still: whether no entry changes during the call.
 
     Returns:
         The checksum; below zero, the negative number of the system's error.
     """
     begin, size = place.ctypes.data, len(place) - CHECKSUM_BYTES
-    gathered = still and rows * used == size and rows < _PIECES
-    checksum: Any = np.int64(0)
-    if gathered:
-        for row in range(rows):
-            checksum = np.int64(_extend(np.uint32(checksum), part + row * pitch, used))
-    else:
-        for row in range(rows):
-            _copy(begin + row * width, part + row * pitch, used)
-            # a row is summed up while it is in the cache nearest to the processor
-            checksum = np.int64(_extend(np.uint32(checksum), begin + row * width, width))
-        checksum = np.int64(_extend(np.uint32(checksum), begin + rows * width, size - rows * width))
+    for row in range(rows):
+        _copy(begin + row * width, part + row * pitch, used)
+    checksum: Any = np.int64(_extend(np.uint32(0), begin, size))
     for k in range(CHECKSUM_BYTES):
         place[size + k] = (checksum >> (8 * k)) & 255
     handle = _open(path, _FLAGS, _MODE)
     if handle < 0:
         return -np.int64(_errno()[0])  # type: ignore[return-value]
     done = 0
-    if gathered:
-        pieces = np.empty((rows + 1, 2), np.intp)
-        for row in range(rows):
-            pieces[row, 0], pieces[row, 1] = part + row * pitch, used
-        pieces[rows, 0], pieces[rows, 1] = begin + size, CHECKSUM_BYTES
-        done = max(0, _gather(handle, pieces.ctypes.data, np.int32(rows + 1)))
-        for row in range(rows if done < len(place) else 0):  # the loop below writes the rest, or meets the error again
-            _copy(begin + row * width, part + row * pitch, used)
     while done < len(place):
         count = _write(handle, begin + done, len(place) - done)
         if count >= 0:
@@ -112,7 +91,7 @@ def _put(  # noqa: PLR0917 - kernels take no keywords
     return checksum  # type: ignore[no-any-return]
 
 
-def put(path: str, part: npt.NDArray[Any], place: npt.NDArray[np.uint8], width: int, *, still: bool = False) -> int:
+def put(path: str, part: npt.NDArray[Any], place: npt.NDArray[np.uint8], width: int) -> int:
     """Write the file of a tile, as ``storage.files.memory.PutTile`` says.
 
     Raises:
@@ -123,7 +102,7 @@ def put(path: str, part: npt.NDArray[Any], place: npt.NDArray[np.uint8], width: 
         part = np.ascontiguousarray(part)
     name = np.frombuffer(os.fsencode(path) + b"\0", np.uint8)
     used = part.shape[1] * part.itemsize
-    found = _put(name.ctypes.data, part.ctypes.data, part.strides[0], len(part), used, place, width, still)
+    found = _put(name.ctypes.data, part.ctypes.data, part.strides[0], len(part), used, place, width)
     if found < 0:
         raise OSError(-found, os.strerror(-found), path)
     return int(found)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,27 +41,14 @@ def in_memory(folder: Path) -> bool:
     return False
 
 
-class PutTile(Protocol):
-    """A function that writes a part of a matrix as a tile, with its checksum, in one call without the GIL."""
-
-    def __call__(self, path: str, part: Array, place: npt.NDArray[np.uint8], width: int, *, still: bool = False) -> int:
-        """Write the file and return the checksum.
-
-        Args:
-            path: the file.
-            part: the upper left corner of the tile, or all of it.
-            place: space for all bytes of the file; the padding of the tile is in place.
-            width: bytes of a row of the tile.
-            still: whether no entry of ``part`` changes during the call; a whole tile is then not copied.
-
-        Raises:
-            OSError: the file system refused.
-        """
-        ...
+#: Copies a part of a matrix into the upper left corner of a tile, and writes the tile and its checksum into a file.
+#: Takes the path, the part, the bytes of the file, where the tile's padding is already in place, and the bytes of a row
+#: of the tile.  Returns the checksum; raises OSError.
+PutTile = Callable[[str, Array, npt.NDArray[np.uint8], int], int]
 
 
 def put_tile(  # noqa: PLR0917 - as direct.padding
-    put: PutTile, path: str, part: Array, shape: tuple[int, int], fill: np.generic, spare: int, *, still: bool
+    put: PutTile, path: str, part: Array, shape: tuple[int, int], fill: np.generic, spare: int
 ) -> tuple[int, int]:
     """Write a tile and its checksum by ``put``; a missing parent folder is made.
 
@@ -69,7 +57,6 @@ def put_tile(  # noqa: PLR0917 - as direct.padding
         path: the file.
         part, shape, fill: as for :func:`storage.files.direct.padded`.
         spare: bytes of the checksum.
-        still: as for :class:`PutTile`.
 
     Returns:
         The checksum, and the bytes of the file.
@@ -80,7 +67,7 @@ def put_tile(  # noqa: PLR0917 - as direct.padding
     size = direct.padding(part, shape, fill, spare).nbytes + spare
     place, width = direct.buffer_for(size)[:size], shape[1] * part.itemsize
     try:
-        return put(path, part, place, width, still=still), size
+        return put(path, part, place, width), size
     except FileNotFoundError:
         Path(path).parent.mkdir(exist_ok=True)
-        return put(path, part, place, width, still=still), size
+        return put(path, part, place, width), size

@@ -288,10 +288,10 @@ class WorkingMatrix(MatrixWriter):
     def _commit_lowered(self, record: Mapping[str, object]) -> None:
         WorkingMatrix.commit(self, record)
 
-    def _write_tile(self, i: int, j: int, part: Array, *, still: bool = False) -> None:
+    def _write_tile(self, i: int, j: int, part: Array) -> None:
         self._lower_first()
         if not self._present[i, j]:
-            super()._write_tile(i, j, part, still=still)
+            super()._write_tile(i, j, part)
             self._present[i, j] = True
             if self.in_memory:
                 return

@@ -144,14 +144,13 @@ class MatrixWriter:
         """Type of the entries as they are stored, little-endian."""
         return self._dtype
 
-    def write(self, row: int, column: int, block: Array, *, still: bool = False) -> None:
+    def write(self, row: int, column: int, block: Array) -> None:
         """Write the tiles of a rectangle; a tile may be written again, and then holds the last block.
 
         Args:
             row, column: the upper left entry of the rectangle in the matrix.
             block: shape (rows, columns), of the store's type.  The block consists of whole tiles, which are cut only at
                 the edge of the matrix.
-            still: whether no entry changes during the call, so that tiles may be written without a copy.
 
         Raises:
             InvalidRequest: the block is of another type or shape, leaves the matrix, or cuts a tile.
@@ -164,7 +163,7 @@ class MatrixWriter:
             for i, j in self._grid.covered(row, column, *block.shape):
                 rows, columns = self._grid.slices(i, j)
                 part = block[rows.start - row : rows.stop - row, columns.start - column : columns.stop - column]
-                self._write_tile(i, j, part, still=still)
+                self._write_tile(i, j, part)
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
         """Make everything durable, write the seal, put the store at its path, and close the writer.
@@ -236,23 +235,23 @@ class MatrixWriter:
             self._accepting = False
             self._state.wait_for(lambda: self._busy == 0)
 
-    def _write_tile(self, i: int, j: int, part: Array, *, still: bool = False) -> None:
+    def _write_tile(self, i: int, j: int, part: Array) -> None:
         path = f"{self._tiles}/{i}/{j}"
         try:
-            checksum, size = self._write_new(path, part, still=still)
+            checksum, size = self._write_new(path, part)
         except OSError as error:
             self._sizes[i, j] = 0
             raise atomic.failure("write tile", Path(path), error, self._grid.tile_bytes(part.itemsize)) from error
         self._checksums[i, j] = checksum
         self._sizes[i, j] = size
 
-    def _write_new(self, path: str, part: Array, *, still: bool) -> tuple[int, int]:
+    def _write_new(self, path: str, part: Array) -> tuple[int, int]:
         """Write the file of a tile; return the checksum of its content, and its bytes.  Raises OSError."""
         if self.put is None or self._compressed or not self.in_memory:
             buffers, checksum, size = self._with_trailer(self._content(part))
             atomic.write_file(path, buffers, flush=not self.in_memory, past=self._past)
             return checksum, size
-        return put_tile(self.put, path, part, self._grid.tile, self._fill, CHECKSUM_BYTES, still=still)
+        return put_tile(self.put, path, part, self._grid.tile, self._fill, CHECKSUM_BYTES)
 
     def _content(self, part: Array) -> Array | bytes:
         """Return the content of a tile's file without its checksum.

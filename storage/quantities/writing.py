@@ -58,7 +58,7 @@ class QuantityTiles:
 
         Args:
             row: index of the first row, which is also the first row of a tile.
-            block: shape (rows, columns of the matrix), of the type of the quantity.  No entry changes during the call.
+            block: shape (rows, columns of the matrix), of the type of the quantity.
 
         Raises:
             InvalidRequest: the block is of another type or shape, or covers only a part of a tile.
@@ -94,7 +94,7 @@ class QuantityTiles:
         """Write the file of a tile; return the checksum of its content, and its bytes.  Raises OSError."""
         shape = self._grid.tile
         if self.put is not None and self._in_memory and not self._compressed:
-            return put_tile(self.put, str(draft), part, shape, self._fill, CHECKSUM_BYTES, still=True)
+            return put_tile(self.put, str(draft), part, shape, self._fill, CHECKSUM_BYTES)
         tile = direct.padded(part, shape, self._fill, CHECKSUM_BYTES)
         data = compress(tile) if self._compressed else tile
         checksum, size = crc32c(data), len(data) if isinstance(data, bytes) else data.nbytes

@@ -122,8 +122,8 @@ class RemoteMatrix(WorkingMatrix):
             self._objects.remove_all(f"{self.generation}/")
         super().abort()
 
-    def _write_tile(self, i: int, j: int, part: Array, *, still: bool = False) -> None:
-        super()._write_tile(i, j, part, still=still)
+    def _write_tile(self, i: int, j: int, part: Array) -> None:
+        super()._write_tile(i, j, part)
         self._unsent[i, j] = True
 
     def _adopt_tile(self, exchange_dir: Path, tile: TileFile) -> None:

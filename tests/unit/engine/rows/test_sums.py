@@ -70,6 +70,31 @@ def test_a_row_that_is_wrong_is_refused(row):
         sums_from(graph, 0, row)
 
 
+NONE = INT32.unreachable
+
+
+@pytest.mark.parametrize("weight", [1, 2])  # sums over hops, and over weights
+@pytest.mark.parametrize("row", [[NONE, NONE, 1], [0, NONE, 0], [NONE, 3, 0], [NONE, NONE, NONE], [0, 1, 2]])
+def test_a_wrong_row_whose_source_no_arc_leaves_is_refused(row, weight):
+    graph = graph_of([(0, 1, weight), (1, 2, weight)], 3, q=[1, 1])
+    assert sums_from(graph, 2, [NONE, NONE, 0]) == {"q": [NONE, NONE, 0]}
+    with pytest.raises(SolveFailed, match=r"from 2 to .* is not the shortest distance"):
+        sums_from(graph, 2, row)
+
+
+@pytest.mark.parametrize("most", [None, 2])
+def test_sources_that_no_arc_leaves_have_sums_of_every_type(most):
+    graph = graph_of([(0, 1, 1), (0, 2, 1), (0, 3, 1)], 4, short=[1, 2, 3], long=[0, 0, 0], fraction=[0.5, 0.25, 2])
+    types, targets = sum_types(graph, list(graph.quantities), most), np.array([3, 1, 3, 2])
+    rows = np.where(np.eye(4, dtype=bool), 0, NONE).astype(np.int32)
+    rows[0] = [0, 1, 1, 1]
+    sums = PathSums(graph, types, INT32, limited=False, targets=targets)
+    found = sums.of(np.array([3, 0, 1]), rows[[3, 0, 1]])
+    for name, values in (("short", [3, 1, 3, 2]), ("long", [0, 0, 0, 0]), ("fraction", [2, 0.5, 2, 0.25])):
+        none = types[name].sentinel()
+        assert found[name].tolist() == [[0, none, 0, none], values, [none, 0, none, none]]
+
+
 def test_how_tight_arcs_are_recognised():
     def found(*weights: float) -> Exactness:
         return exactness(graph_of([(i, i + 1, w) for i, w in enumerate(weights)], len(weights) + 1))

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
 import resource
-import signal
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -43,9 +39,7 @@ def tiles_of(path: Path, array: str = "distances") -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def written(
-    path: Path, block: np.ndarray, put: memory.PutTile | None, *, still: bool = False, **fields
-) -> dict[str, bytes]:
+def written(path: Path, block: np.ndarray, put: memory.PutTile | None, **fields) -> dict[str, bytes]:
     rows, columns = block.shape
     sources = None if rows == columns else np.arange(rows)
     spec = MatrixSpec(block.dtype.name, UNREACHABLE[block.dtype.name], sources=sources, **fields)
@@ -53,7 +47,7 @@ def written(
         store.put = put
         step = max(1, store.tile[0])
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda row: store.write(row, 0, block[row : row + step], still=still), range(0, rows, step)))
+            list(pool.map(lambda row: store.write(row, 0, block[row : row + step]), range(0, rows, step)))
         store.seal({})
     verify_matrix(path)
     return tiles_of(path)
@@ -66,7 +60,6 @@ def test_the_kernel_writes_the_files_that_python_writes(tmp_path, rows, columns,
     block = entries_of(rows, columns, dtype, 5)
     expected = written(tmp_path / "python", block, None, compression=compression)
     assert written(tmp_path / "kernel", block, tile_files.put, compression=compression) == expected
-    assert written(tmp_path / "still", block, tile_files.put, still=True, compression=compression) == expected
     assert len(expected) == grid.layout(block.shape, block.itemsize).tiles
 
 
@@ -78,51 +71,7 @@ def test_entries_that_do_not_follow_one_another_are_written_in_their_order(tmp_p
         "backwards": block[::-1, ::-1].copy()[::-1, ::-1],
         "every other row": np.repeat(block, 2, axis=0)[::2],
     }[strides]
-    expected = written(tmp_path / "python", block, None)
-    assert written(tmp_path / "kernel", other, tile_files.put) == expected
-    assert written(tmp_path / "still", other, tile_files.put, still=True) == expected
-
-
-@pytest.mark.parametrize("rows", [1, 64, 1023, 1024, 3000])
-def test_a_whole_tile_that_is_still_is_not_copied(tmp_path, rows):
-    part = entries_of(rows, 6, "int32", 4)[:, :5]  # rows that do not follow one another
-    place = np.full(rows * 5 * 4 + 4, 77, np.uint8)
-    checksum = tile_files.put(str(tmp_path / "tile"), part, place, 20, still=True)
-    assert (tmp_path / "tile").read_bytes() == part.tobytes() + checksum.to_bytes(4, "little")
-    assert checksum == crc32c(part.tobytes())
-    # the system collects at most 1,024 pieces in one call
-    assert bool((place[:-4] == 77).all()) == (rows < 1024)
-
-
-def test_a_call_that_wrote_a_part_is_gone_on_with(tmp_path):
-    read, write = os.pipe()  # takes 64 KiB at a time, and a handler interrupts the call
-    os.set_blocking(write, True)
-    part, found = entries_of(64, 2000, "int32", 3), bytearray()
-    place = np.zeros(part.nbytes + 4, np.uint8)
-
-    def drain() -> None:
-        while piece := os.read(read, 7001):
-            found.extend(piece)
-
-    def interrupt() -> None:
-        for _ in range(50):
-            time.sleep(0.002)
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, lambda *_: None)
-    signal.siginterrupt(signal.SIGUSR1, True)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            ends = pool.submit(interrupt)
-            pool.submit(drain)
-            time.sleep(0.005)
-            checksum = tile_files.put(f"/proc/self/fd/{write}", part, place, 8000, still=True)
-            ends.result()
-            os.close(write)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-        os.close(read)
-    assert bytes(found) == part.tobytes() + checksum.to_bytes(4, "little")
+    assert written(tmp_path / "kernel", other, tile_files.put) == written(tmp_path / "python", block, None)
 
 
 def test_a_longer_file_is_replaced_whole(tmp_path):
@@ -150,10 +99,9 @@ def test_what_the_system_refuses_is_raised_with_its_reason(tmp_path):
         with pytest.raises(OSError) as caught:  # noqa: PT011 - the number is compared
             tile_files.put(str(path), part, place, 256)
         assert (caught.value.errno, caught.value.filename) == (code, str(path))
-    for still in (False, True):
-        with longest_file(5000), pytest.raises(OSError) as caught:  # the first write writes a part  # noqa: PT011
-            tile_files.put(str(tmp_path / "long"), part, place, 256, still=still)
-        assert caught.value.errno == errno.EFBIG
+    with longest_file(5000), pytest.raises(OSError) as caught:  # the first write writes a part  # noqa: PT011
+        tile_files.put(str(tmp_path / "long"), part, place, 256)
+    assert caught.value.errno == errno.EFBIG
 
 
 def test_a_tile_that_failed_is_not_counted_as_written(tmp_path):
@@ -218,9 +166,9 @@ def test_sums_along_paths_are_the_same_with_the_kernel(tmp_path, monkeypatch, we
     solve_to_store(graph, options, tmp_path / "python")
     real = tile_files.put
 
-    def noted(path, *given, **more):
+    def noted(path, *given):
         used.add(path)
-        return real(path, *given, **more)
+        return real(path, *given)
 
     monkeypatch.setattr(tile_files, "put", noted)
     monkeypatch.setattr(compiling, "MANY_TILES", 0)
@@ -232,23 +180,19 @@ def test_sums_along_paths_are_the_same_with_the_kernel(tmp_path, monkeypatch, we
 
 @pytest.mark.parametrize("algorithm", ["dijkstra", "blocked-floyd-warshall"])
 def test_solves_are_the_same_with_the_kernel(tmp_path, monkeypatch, algorithm):
-    options, used = Options(device="cpu", algorithm=algorithm, dtype="int32"), dict[str, bool]()
-    graph = graph_of(300)
+    graph, options, used = graph_of(300), Options(device="cpu", algorithm=algorithm, dtype="int32"), list[str]()
     solve_to_store(graph, options, tmp_path / "python")
     real = tile_files.put
 
-    def noted(path, *given, **more):
-        used[path] = more.get("still", False)
-        return real(path, *given, **more)
+    def noted(path, *given):
+        used.append(path)
+        return real(path, *given)
 
     monkeypatch.setattr(tile_files, "put", noted)
     monkeypatch.setattr(compiling, "MANY_TILES", 0)
     solve_to_store(graph, options, tmp_path / "kernel")
     verify_matrix(tmp_path / "kernel")
     assert tiles_of(tmp_path / "kernel") == tiles_of(tmp_path / "python")
-    found = [still for name, still in used.items() if "/distances/" in name]
-    assert len(found) == len(tiles_of(tmp_path / "kernel"))
-    # while other matrices are written, their entries may fall
-    assert set(found) == {algorithm == "dijkstra"}
+    assert len({name for name in used if "/distances/" in name}) == len(tiles_of(tmp_path / "kernel"))
     with open_matrix(tmp_path / "kernel") as matrix:
         assert matrix.rows([0]).shape == (1, 300)

@@ -93,7 +93,7 @@ def _planning() -> None:
         # paths may be so long that a bound by the heaviest arcs does not prove that the narrowest type is wide enough
         make_graph("whole", vertices=2000, arcs=8000),
         make_graph("chain", vertices=2000, arcs=8000),
-        make_graph("chain", vertices=2000, arcs=2000),
+        make_graph("chain", vertices=2000, arcs=3000),
     ):
         make_plan(graph, Options(device="cpu"))
 

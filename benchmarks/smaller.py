@@ -4,6 +4,7 @@
 
 FOLDER has the real graphs.  All times are processor seconds, because the processors of a machine are often shared; runs
 alternate, and the least time counts.  Required times are seconds on two cores, so 60 s mean 120 processor seconds.
+Quantities along paths are timed in whole commands, from a table of arcs to the store, also in wall seconds.
 ``benchmarks.betweenness`` and ``benchmarks.semirings`` compare with other programs and other semirings.
 """
 
@@ -11,19 +12,22 @@ from __future__ import annotations
 
 import argparse
 import math
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
+import polars as pl
 
+from benchmarks.start import ROOT, took
 from engine.api.measuring import Measurement
 from engine.api.near import near_pairs
-from engine.api.solve import solve, solve_to_store
+from engine.api.solve import solve
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
@@ -47,35 +51,49 @@ MEASURED: Final = {
     "delhi-roads.gr.gz": 256,
 }
 SEATTLE, DELHI = "seattle-roads.gr.gz", "delhi-roads.gr.gz"
-#: Graphs along whose paths quantities are summed, the number of rows of each, and whether every arc counts 1.
+#: Graphs along whose paths quantities are summed, the number of rows of each (None for all), and whether every arc
+#: counts 1.
 SUMMED: Final = (
-    ("rome99.gr", 3_353, False),
-    ("bremen_dist.gr.gz", 2_048, False),
-    (DELHI, 512, False),
-    ("ChicagoRegional_net.tntp.gz", 2_048, False),
-    ("bremen_dist.gr.gz", 2_048, True),
-    (DELHI, 512, True),
-    ("PGPgiantcompo.graph", 10_680, True),
-    ("facebook_combined.txt.gz", 4_039, True),
-    ("as-caida20070917.txt", 8_192, True),
-    ("4elt.graph", 4_096, True),
-    ("p2p-Gnutella31.txt.gz", 4_096, True),
+    ("rome99.gr", None, False),
+    ("bremen_dist.gr.gz", 8_192, False),
+    (DELHI, 1_024, False),
+    ("ChicagoRegional_net.tntp.gz", None, False),
+    ("bremen_dist.gr.gz", 8_192, True),
+    (DELHI, 1_024, True),
+    ("PGPgiantcompo.graph", None, True),
+    ("facebook_combined.txt.gz", None, True),
+    ("as-caida20070917.txt", None, True),
+    ("4elt.graph", None, True),
+    ("p2p-Gnutella31.txt.gz", 16_384, True),
 )
+#: The numbers of quantities with which commands are timed.
+QUANTITIES: Final = (1, 2, 4)
 #: A folder in memory, where there is one.
 MEMORY: Final = Path("/dev/shm")
 
 Row = tuple[str, str, str]
+T = TypeVar("T")
+
+
+def by_turns(runs: int, works: Sequence[Callable[[], T]]) -> list[list[T]]:
+    """Call each of ``works`` ``runs`` times, in alternation; return for each what its calls returned."""
+    found: list[list[T]] = [[] for _ in works]
+    for _ in range(runs):
+        for results, work in zip(found, works, strict=True):
+            results.append(work())
+    return found
+
+
+def processor_seconds(work: Callable[[], Any]) -> float:
+    """Call ``work``; return the processor seconds that this process took for it."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
 
 
 def least(runs: int, *works: Callable[[], Any]) -> list[float]:
     """Call each of ``works`` ``runs`` times, in alternation, and return the least processor seconds of each."""
-    found = [math.inf] * len(works)
-    for _ in range(runs):
-        for k, work in enumerate(works):
-            began = time.process_time()
-            work()
-            found[k] = min(found[k], time.process_time() - began)
-    return found
+    return [min(each) for each in by_turns(runs, [partial(processor_seconds, work) for work in works])]
 
 
 def requests(n: int, largest: float) -> dict[str, MeasureRequest]:
@@ -167,29 +185,64 @@ def near(folder: Path, threads: int, runs: int) -> Iterator[Row]:
     yield "10 nearest of 10,000 targets for all of Delhi", f"{second:.1f} s", "<= 3 s"
 
 
-def _solve_with(graph: Graph, options: Options, out: Path, count: int) -> None:
-    """Solve into a store, with the first ``count`` quantities."""
-    solve_to_store(graph, replace(options, also=tuple(f"q{k}" for k in range(count))), out, overwrite=True)
+def _write_arcs(graph: Graph, file: Path, *, unit: bool) -> npt.NDArray[np.signedinteger]:
+    """Write a table of arcs with their weights, or 1, and with quantities drawn from 1 to 100.
+
+    Returns:
+        The vertices that have an arc, which the table names by their indices.
+    """
+    tails, draw = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), np.random.default_rng(1)
+    columns = {"from": tails, "to": graph.heads, "w": np.ones(graph.arcs, np.int32) if unit else graph.weights}
+    columns |= {f"q{k}": draw.integers(1, 101, graph.arcs) for k in range(1, max(QUANTITIES) + 1)}
+    pl.DataFrame(columns).write_csv(file)
+    return np.unique(np.concatenate((tails, graph.heads)))
+
+
+def _command(words: list[str], store: Path) -> tuple[float, float]:
+    """Return the wall and processor seconds of a command, whose store is then deleted.
+
+    Raises:
+        FileNotFoundError: the command was refused, so it wrote no store.
+    """
+    seconds = took(words, ROOT)
+    shutil.rmtree(store)
+    return seconds
+
+
+def _increases(times: list[float]) -> str:
+    """Return the seconds without quantities, and what each quantity adds to them, as shares of them.
+
+    Args:
+        times: the seconds without quantities, and those with each number of ``QUANTITIES``.
+    """
+    base, *others = times
+    shares = ((took - base) / base / count for count, took in zip(QUANTITIES, others, strict=True))
+    return f"{base:.2f} s; {', '.join(f'{share:.2f}' for share in shares)}"
 
 
 def quantities(folder: Path, threads: int, runs: int) -> Iterator[Row]:
-    """Time solves into a store with quantities beside solves without, by the algorithm that the planner chooses."""
+    """Time whole commands without quantities, and with each number of ``QUANTITIES``, into a store in memory."""
     for name, rows, unit in SUMMED:
         graph, _ = read_graph(folder / name, **read_arguments(name))
-        rng = np.random.default_rng(1)
-        columns = {f"q{k}": rng.integers(1, 1000, graph.arcs).astype(np.int32) for k in range(4)}
-        graph = replace(graph, quantities=columns, weights=np.ones(graph.arcs, np.int32) if unit else graph.weights)
-        options = Options(sources=tuple(some_sources(graph, min(rows, graph.n))), threads=threads, device="cpu")
         with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as place:
-            out = Path(place) / "d.zarr"
-            works = (partial(_solve_with, graph, options, out, count) for count in (0, 1, 2, 4))
-            base, *each = least(runs, *works)
-        shares = ((took - base) / base / count for count, took in zip((1, 2, 4), each, strict=True))
-        said = ", ".join(f"{count}: {share:.2f} each" for count, share in zip((1, 2, 4), shares, strict=True))
-        solved = len(options.sources or ())
-        entry = base / (solved * graph.n) * 1e9
-        what = f"{name}, {'hops' if unit else 'weights'}, {solved} rows, {entry:.1f} ns an entry"
-        yield f"further quantities, {what}, of the solve into a store", said, "<= 0.5 each"
+            file, listed, store = (Path(place) / part for part in ("arcs.csv", "sources.txt", "distances.zarr"))
+            vertices = _write_arcs(graph, file, unit=unit)
+            words = ["solve", str(file), "-o", str(store), "--from", "from", "--to", "to", "--weight", "w"]
+            words += ["--device", "cpu", "--threads", str(threads)]
+            if rows is not None:
+                spread = vertices[np.linspace(0, len(vertices) - 1, rows).astype(int)]
+                listed.write_text("\n".join(map(str, spread.tolist())))
+                words += ["--sources", f"@{listed}"]
+            also = [["--also", ",".join(f"q{k}" for k in range(1, count + 1))] for count in QUANTITIES]
+            taken = by_turns(runs, [partial(_command, [*words, *more], store) for more in ([], *also)])
+        wall, used = ([min(seconds[side] for seconds in each) for each in taken] for side in (0, 1))
+        what = f"{name}, {'hops' if unit else 'weights'}, {len(vertices) if rows is None else rows:,} rows"
+        counts = ", ".join(map(str, QUANTITIES))
+        yield (
+            f"whole command and each of {counts} quantities, of the command without: {what}",
+            f"wall {_increases(wall)}; processor {_increases(used)}",
+            "<= 0.5 each",
+        )
 
 
 PARTS: Final = {"measures": measures, "seattle": whole_seattle, "near": near, "quantities": quantities}

@@ -12,7 +12,7 @@ from engine.algorithms.context import SolveContext
 from engine.api.planning import make_plan
 from engine.execution import in_memory
 from engine.execution.compiling import compile_for, hasten, needed
-from engine.execution.sums import types_of_sums
+from engine.execution.sums import also_of, types_of_sums, with_quantities
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
@@ -25,7 +25,7 @@ from engine.streaming.checkpoint import Journal, StoredSolve, resumable, suits
 from storage.graph.graph import Graph
 from storage.graph.units import WEIGHT
 from storage.matrix.frame import MatrixSpec, unit_of
-from storage.matrix.working import Checkpoint, open_working, resumes
+from storage.matrix.working import Checkpoint, open_working
 from storage.semirings import MIN_PLUS, SEMIRINGS
 
 __all__ = ["EXECUTORS", "Outcome", "StoreOptions", "make_plan", "solve", "solve_to_store", "store_attributes"]
@@ -210,18 +210,9 @@ def _matrix_spec(graph: Graph, plan: Plan, rectangle: Rectangle, compression: st
 def _with_sums(
     profile: GraphProfile, options: Options, spec: MatrixSpec, found: Checkpoint | None
 ) -> tuple[Graph, MatrixSpec]:
-    """Return the graph with the quantities that are summed, and ``spec`` with the types of the sums.
-
-    The types of the checkpoint ``found`` are proven to hold the sums of its own matrix only, so they are not taken
-    where the solve begins anew, in place of the checkpoint of another matrix.
-    """
-    graph = replace(profile.graph, quantities={name: profile.graph.quantities[name] for name in options.also})
-    for checkpoint in (found, None) if found is not None and options.also else (None,):
-        types = types_of_sums(profile, options, checkpoint)
-        spec = replace(spec, also={name: (kind.name, kind.unreachable) for name, kind in types.items()})
-        if checkpoint is not None and resumes(checkpoint, graph, spec):
-            break
-    return graph, spec
+    """Return the graph with the quantities that are summed, and ``spec`` with the types of the sums."""
+    types = types_of_sums(profile, options, found)
+    return with_quantities(profile.graph, options), replace(spec, also=also_of(types))
 
 
 def _execution(plan: Plan, options: Options) -> str:

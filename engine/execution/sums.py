@@ -11,6 +11,7 @@ from typing import Final
 
 from engine.execution.survey import survey
 from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
 from engine.model.decimals import limit_on_paper
 from engine.model.dtypes import SUM_TYPES, WORK_TYPES, WorkType
 from engine.model.plan import Phase, Plan
@@ -21,8 +22,10 @@ from engine.rows.lane_sums import lane_bytes
 from engine.rows.sums import adds_whole, counts_hops, exactness, sum_types, sums_side_by_side
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
+from storage.matrix.format import COMPRESSIONS
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.grid import TILE_ROWS, layout
-from storage.matrix.working import Checkpoint
+from storage.matrix.working import Checkpoint, resumes
 
 #: Seconds of one thread if rows are summed side by side (decision 271).  TREE_SECONDS: for each vertex and arc of the
 #: graph and each row; SUM_SECONDS: for each entry that is summed.
@@ -46,14 +49,13 @@ def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | N
     """Return the type of the sums of each quantity of a solve into a store.
 
     Sums are uint16 where every arc counts 1, and the largest value of an arc times a proven bound on the arcs of any
-    shortest path fits.  A solve that resumes goes on in the types of its checkpoint, even if this program would choose
-    others.
+    shortest path fits.  A solve of the matrix of a checkpoint takes the types of the checkpoint, even if this program
+    would choose others.  These are proven for that matrix only, so a solve of another one does not take them.
 
     Args:
         profile: the graph, with the quantities.
         options: ``also`` names the quantities; ``sources`` and ``targets`` decide the number of entries.
-        found: the checkpoint from which the solve resumes; None if there is none.  Its types hold only the sums of its
-            own matrix.
+        found: the checkpoint from which the solve would resume; None if there is none.  It may be of another matrix.
 
     Raises:
         InvalidRequest: as :func:`engine.rows.sums.sum_types`.
@@ -62,7 +64,9 @@ def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | N
     types = sum_types(graph, options.also)
     if types and found is not None:
         recorded = {name: about["type"] for name, about in (found.identity.get("also") or {}).items()}
-        return types | {name: SUM_TYPES["uint16"] for name in types if recorded.get(name) == "uint16"}
+        earlier = types | {name: SUM_TYPES["uint16"] for name in types if recorded.get(name) == "uint16"}
+        if _is_of(found, graph, options, earlier):
+            return earlier
     largest = {
         name: int(values.max())
         for name, values in graph.quantities.items()
@@ -79,6 +83,34 @@ def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | N
         proven = profile.most_arcs(limit)
         most = most if proven is None else min(most, proven)
     return sum_types(graph, options.also, most)
+
+
+def _is_of(found: Checkpoint, graph: Graph, options: Options, types: Mapping[str, WorkType]) -> bool:
+    """Return whether a checkpoint is of the matrix that is asked for, with sums of these types, however compressed."""
+    kind, compression = (str(found.identity.get(name)) for name in ("type", "compression"))
+    if kind not in WORK_TYPES or compression not in COMPRESSIONS:
+        return False
+    rectangle = Rectangle.of(options, graph.n)
+    spec = MatrixSpec(
+        kind,
+        WORK_TYPES[kind].unreachable,
+        rectangle.sources,
+        rectangle.targets,
+        attributes={"max_hops": options.max_hops, "cutoff": options.cutoff},
+        compression=compression,
+        also=also_of(types),
+    )
+    return resumes(found, with_quantities(graph, options), spec)
+
+
+def with_quantities(graph: Graph, options: Options) -> Graph:
+    """Return the graph that a store of the sums holds: with the quantities that are summed, in the order asked for."""
+    return replace(graph, quantities={name: graph.quantities[name] for name in options.also})
+
+
+def also_of(types: Mapping[str, WorkType]) -> dict[str, tuple[str, float]]:
+    """Return the types of sums, and their values for *no path*, as a store describes them."""
+    return {name: (kind.name, kind.unreachable) for name, kind in types.items()}
 
 
 def sum_bytes(graph: Graph, options: Options, dtype: str, types: Mapping[str, WorkType]) -> int:

@@ -105,6 +105,22 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
         ApspError: as in ``create_matrix``.
     """
     target = Path(path).absolute()
+    # A writer that was killed between two renames leaves the old store beside the target; ``clear_stale`` moves the
+    # store back.
+    atomic.clear_stale(target)
+    check_target(target, overwrite)
+    return Frame(target, graph, *described_matrix(graph, spec), overwrite)
+
+
+def described_matrix(graph: Graph, spec: MatrixSpec) -> tuple[Sides, dict[str, object]]:
+    """Check a graph and a description of its matrix.
+
+    Returns:
+        The vertices of the rows and of the columns, and the attributes of the store.
+
+    Raises:
+        InvalidRequest: they contradict each other, or such a matrix cannot be stored.
+    """
     kind, compression = np.dtype(spec.dtype), spec.compression
     attributes = dict(spec.attributes or {})
     if compression not in COMPRESSIONS:
@@ -116,10 +132,6 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
         raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
     fill_value(kind, spec.unreachable)
     rows, columns = _checked(spec.sources, graph.n, "source"), _checked(spec.targets, graph.n, "target")
-    # A writer that was killed between two renames leaves the old store beside the target; ``clear_stale`` moves the
-    # store back.
-    atomic.clear_stale(target)
-    check_target(target, overwrite)
     common = {
         **_USUAL,
         "unit": unit_of(graph),
@@ -143,16 +155,20 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
             name: {"type": kind, "unreachable": plain(value if kind == "float64" else int(value))}
             for name, (kind, value) in spec.also.items()
         }
-    return Frame(target, graph, (rows, columns), common, overwrite)
+    return (rows, columns), common
 
 
-def identity_of(frame: Frame, spec: MatrixSpec) -> dict[str, object]:
+def identity_of(sides: Sides, common: Mapping[str, object], compression: str) -> dict[str, object]:
     """Return what must be equal for a solve to continue from the checkpoint of another one: the attributes of the
     store, except for the circumstances of a solve, and which vertices are its rows and columns.
+
+    Args:
+        sides, common: the vertices and the attributes, as from :func:`described_matrix`.
+        compression: the compression that was asked for.
     """
-    identity = {name: value for name, value in frame.common.items() if name not in _CIRCUMSTANCES}
-    identity["compression"] = spec.compression
-    for name, side in zip(("sources", "targets"), frame.sides, strict=True):
+    identity = {name: value for name, value in common.items() if name not in _CIRCUMSTANCES}
+    identity["compression"] = compression
+    for name, side in zip(("sources", "targets"), sides, strict=True):
         if side is not None:
             identity[name] = f"{len(side)} vertices, CRC-32C {crc32c(side):08x}"
     return identity

@@ -27,7 +27,7 @@ from storage.graph.graph import Graph
 from storage.matrix.exchange import Marks, TileFile
 from storage.matrix.file_pool import FilePool
 from storage.matrix.format import Array, decompress, plain
-from storage.matrix.frame import Frame, MatrixSpec, frame_of, identity_of
+from storage.matrix.frame import Frame, MatrixSpec, described_matrix, frame_of, identity_of
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import Checkpoint, WorkingDir, discard_checkpoint, find_checkpoint
 from storage.matrix.writer import MatrixWriter, begin
@@ -70,7 +70,8 @@ def open_working(
     """
 
     def place(frame: Frame) -> WorkingDir:
-        return WorkingDir(frame.target, identity_of(frame, spec), resume=resume, overwrite=overwrite)
+        identity = identity_of(frame.sides, frame.common, spec.compression)
+        return WorkingDir(frame.target, identity, resume=resume, overwrite=overwrite)
 
     frame = frame_of(path, graph, spec, overwrite=overwrite)
     if address is None:
@@ -91,10 +92,10 @@ def resumes(found: Checkpoint, graph: Graph, spec: MatrixSpec) -> bool:
     """Return whether :func:`open_working` with ``resume`` continues from ``found``, and does not begin anew.
 
     Raises:
-        ApspError: ``graph`` and ``spec`` are refused by ``create_matrix``.
+        InvalidRequest: ``graph`` and ``spec`` are refused by ``create_matrix``.
     """
-    frame = frame_of(found.target, graph, spec, overwrite=True)
-    return found.fault is None and found.identity == plain(identity_of(frame, spec))
+    sides, common = described_matrix(graph, spec)
+    return found.fault is None and found.identity == plain(identity_of(sides, common, spec.compression))
 
 
 class WorkingMatrix(MatrixWriter):

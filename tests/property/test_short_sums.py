@@ -323,3 +323,56 @@ def test_an_earlier_program_refuses_a_checkpoint_of_two_bytes(stopped: Any, monk
     monkeypatch.setattr(solving, "types_of_sums", lambda *_: earlier)
     with pytest.raises(Conflict, match=r"of another also .*'type': 'uint16'.*'type': 'int32'.*--overwrite"):
         solve_to_store(graph, OF_BOTH, path, resume=True)
+
+
+#: What is asked for by name: the largest number of q, and the options.
+ASKED: dict[str, tuple[int, Options]] = {
+    "the matrix of the checkpoint": (8, OF_BOTH),
+    "another graph": (9, OF_BOTH),
+    "another graph with large values": (60_000, OF_BOTH),
+    "another quantity": (8, replace(OF_BOTH, also=("r",))),
+    "one quantity fewer": (8, replace(OF_BOTH, also=("q",))),
+    "another order of quantities": (8, replace(OF_BOTH, also=("r", "q"))),
+    "other sources": (8, replace(OF_BOTH, sources=tuple(range(300)))),
+    "other targets": (8, replace(OF_BOTH, targets=tuple(range(300)))),
+    "a cutoff": (8, replace(OF_BOTH, cutoff=3.0)),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("before", ["uint16", "int32"])
+def test_a_plan_names_the_types_that_the_store_will_have(tmp_path: Path, stopped: Any, before: str, asked: str):
+    """Whether the checkpoint is resumed or replaced; it is of a program that chose other types than this one would."""
+    most, options = ASKED[asked]
+    same = asked == "the matrix of the checkpoint"
+    own = types_of_sums(GraphProfile(some_graph(8)), OF_BOTH)
+    path = stopped(some_graph(8), OF_BOTH, own | {"q": SUM_TYPES[before]})
+    graph = some_graph(most)
+    plan = make_plan(graph, options, out=path, resume=True)
+    if not same:
+        with pytest.raises(Conflict, match="is of another"):
+            solve_to_store(graph, options, path, plan=plan, resume=True)
+    outcome = solve_to_store(graph, options, path, plan=plan, resume=True, overwrite=True)
+    assert outcome.plan == plan
+    with open_matrix(path) as matrix:
+        stored = {name: quantity.stored_dtype.name for name, quantity in matrix.also.items()}
+    wanted = names_of(graph, *options.also, sources=options.sources, targets=options.targets, cutoff=options.cutoff)
+    assert stored == (wanted | {"q": before} if same else wanted)
+    said = ", ".join(f"{name} ({stored[name]})" for name in options.also)
+    assert f"; then {said} along the paths" in plan.reason
+    assert verify_store(path, "all").searched == matrix.shape[0]
+
+
+@pytest.mark.parametrize("before", ["uint16", "int32"])
+def test_a_store_that_is_compressed_in_another_way_has_the_types_of_its_plan(tmp_path: Path, stopped: Any, before: str):
+    """The plan does not know the compression; the checkpoint is not resumed, but its types suit the same matrix."""
+    graph = some_graph(8)
+    path = stopped(graph, OF_BOTH, types_of_sums(GraphProfile(graph), OF_BOTH) | {"q": SUM_TYPES[before]})
+    plan = make_plan(graph, OF_BOTH, out=path, resume=True)
+    with pytest.raises(Conflict, match="is of another"):
+        solve_to_store(graph, OF_BOTH, path, plan=plan, resume=True, compression="zstd")
+    solve_to_store(graph, OF_BOTH, path, plan=plan, resume=True, overwrite=True, compression="zstd")
+    assert f"; then q ({before}), r (float64) along the paths" in plan.reason
+    with open_matrix(path) as matrix:
+        assert matrix.also["q"].stored_dtype.name == before
+    assert verify_store(path, "all").searched == 400

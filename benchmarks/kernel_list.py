@@ -189,6 +189,37 @@ def _sums(dtype: str) -> None:
                 solve_to_store(replace(graph, quantities=quantities), options, path, overwrite=True)
 
 
+#: For each use that only sums along the paths of rows: the weights of the graphs for whole numbers and for float64, and
+#: how many rows are summed at a time.  Sums over hops hold distances in 8 bits for more than 32 rows, in 16 bits for 17
+#: to 32 rows, and in 32 bits for fewer.
+SUMMING: Final = {
+    "sums of hops": (["unit"], ["unit"], (64, 25, 10)),
+    "sums of weights": (["whole"], ["decimals"], (16,)),
+    "sums one by one": (["whole"], ["fractions", "decimals"], (3,)),
+}
+
+
+def _summing(use: str, dtype: str) -> None:
+    """Sum along the paths of rows that SciPy finds, because a solve would also call the kernels of searches."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    from engine.model.dtypes import WORK_TYPES
+    from engine.rows.sums import PathSums, sum_types
+
+    whole, fractions, counts = SUMMING[use]
+    for kind in fractions if dtype == "float64" else whole:
+        graph = make_graph(kind)
+        quantities = {"whole": np.ones(graph.arcs, np.int32), "fraction": np.full(graph.arcs, 0.5)}
+        graph = replace(graph, quantities=quantities)
+        matrix = csr_array((graph.weights, graph.heads, graph.indptr), shape=(graph.n, graph.n))
+        sources = np.arange(max(counts))
+        rows = dijkstra(matrix, indices=sources).astype(dtype)  # a ring makes all distances finite
+        sums = PathSums(graph, sum_types(graph, tuple(quantities)), WORK_TYPES[dtype], limited=False, targets=None)
+        for count in counts:
+            sums.of(sources[:count], rows[:count])
+
+
 def _measured_tables(dtype: str) -> None:
     from engine.api.from_tables.summary import summarize
     from engine.api.measuring import measure
@@ -319,6 +350,7 @@ def uses() -> dict[str, Callable[[], None]]:
         found[f"measures {dtype}"] = partial(_measures, dtype)
         if dtype != "float32":
             found[f"sums {dtype}"] = partial(_sums, dtype)
+            found |= {f"{use} {dtype}": partial(_summing, use, dtype) for use in SUMMING}
         found[f"measures of tables {dtype}"] = partial(_measured_tables, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)

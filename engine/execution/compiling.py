@@ -181,7 +181,8 @@ def needed(plan: Plan) -> list[ListedKernel]:
     use = "streamed" if plan.streaming is not None else plan.algorithm
     if use == "prepared":
         use = "partitioned"  # the list for "partitioned" has all kernels of "prepared", and a few more for rows
-    return missing_for(f"{use} {plan.dtype}")
+    uses = f"{use} {plan.dtype}", *(f"{sums} {plan.dtype}" for sums in plan.sums)
+    return list(dict.fromkeys(listed for use in uses for listed in missing_for(use)))
 
 
 def seconds_to_compile(kernels: Sequence[ListedKernel]) -> float:

@@ -17,8 +17,8 @@ from engine.model.dtypes import SUM_TYPES, WORK_TYPES, WorkType
 from engine.model.plan import Phase, Plan
 from engine.model.problem import Options
 from engine.planning.refusal import about_seconds
-from engine.rows.hops.hop_sums import hop_bytes
-from engine.rows.lane_sums import lane_bytes
+from engine.rows.hops.hop_sums import LINE, hop_bytes
+from engine.rows.lane_sums import LANES, lane_bytes, side_by_side
 from engine.rows.sums import adds_whole, counts_hops, exactness, sum_types, sums_side_by_side
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
@@ -43,6 +43,12 @@ ENTRY_SECONDS: Final = 2.0e-8
 #: thread, and up to 1e-7 s in directed graphs (decision 273), so at most 2.5e-9 s for each entry, about as much as a
 #: sum of 2 bytes saves.
 BOUND_ENTRIES: Final = (32, 128)
+
+
+#: The uses of the kernels that sum along the paths of rows: side by side over hops or over weights, or one by one.
+HOPS: Final = "sums of hops"
+WEIGHTS: Final = "sums of weights"
+WALKED: Final = "sums one by one"
 
 
 def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | None = None) -> dict[str, WorkType]:
@@ -154,6 +160,14 @@ def sum_memory(graph: Graph, options: Options, threads: int, types: Mapping[str,
         else:
             tree += lane_bytes(graph.n, graph.terminals, sizes)
     return arcs + 24 * graph.n + threads * (tree + band)
+
+
+def _uses(graph: Graph, rows: int) -> tuple[str, ...]:
+    """Return the uses of the kernels that sum along the paths of rows, as in ``Plan.sums``."""
+    if not sums_side_by_side(graph):
+        return (WALKED,)
+    use, lanes = (HOPS, LINE) if counts_hops(graph) else (WEIGHTS, LANES)
+    return (use,) if side_by_side(rows, lanes) == rows else (use, WALKED)
 
 
 def _shape(graph: Graph, options: Options) -> tuple[int, int]:
@@ -275,5 +289,6 @@ def with_sums(plan: Plan, graph: Graph, options: Options, types: Mapping[str, Wo
         seconds=plan.seconds + phase.seconds,
         phases=(*plan.phases, phase),
         reason=plan.reason + more,
+        sums=_uses(graph, rows),
         device_reason="the CPU, which alone sums along paths",
     )

@@ -95,6 +95,8 @@ class Plan:
         task: fingerprints of the graph and of the request (``engine.planning.binding``); not stored.  Empty for a plan
             that is bound to no task.
         semiring: name of the semiring, as in ``Options``; stored only where it is not min-plus.
+        sums: how quantities are summed along the paths: the uses of the kernels for it, without the type of the
+            distances (``engine.execution.kernel_list``); not stored.  Empty if nothing is summed.
     """
 
     algorithm: str
@@ -122,6 +124,7 @@ class Plan:
     statistics: Statistics | None = None
     task: tuple[str, str] | tuple[()] = ()
     semiring: str = MIN_PLUS
+    sums: tuple[str, ...] = ()
 
     @property
     def execution(self) -> str:
@@ -131,7 +134,7 @@ class Plan:
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON types."""
         plan = asdict(self)
-        del plan["task"]
+        del plan["task"], plan["sums"]
         if self.semiring == MIN_PLUS:
             del plan["semiring"]
         plan["candidates"] = tuple(_stored(candidate) for candidate in plan["candidates"])

@@ -207,7 +207,11 @@ class ArcTable:
             if not (weights.min() > -EXACT and weights.max() < EXACT):
                 return None
         if self.labels is not None:
-            return self.labels.encode(frame.to_series(0)), self.labels.encode(frame.to_series(1)), weights
+            ends = frame.to_series(0), frame.to_series(1)
+            # an empty field in quotes is no null, so it would be the name of a vertex
+            if any((side == "").any() for side in ends):
+                return None
+            return self.labels.encode(ends[0]), self.labels.encode(ends[1]), weights
         tails, heads = frame.to_series(0).to_numpy(), frame.to_series(1).to_numpy()
         low, high = min(tails.min(), heads.min()), max(tails.max(), heads.max())
         if (layout.first is not None and low < layout.first) or (layout.last is not None and high > layout.last):
@@ -248,7 +252,9 @@ class ArcTable:
         text = self._decode(raw, number)
         for blank in layout.blanks:
             text = text.replace(blank, " ")
-        if not text.strip(fields.BLANKS) or is_comment(text.lstrip(fields.BLANKS), layout.comments):
+        # between tabs that separate fields there is a row, whose entries are missing
+        blank = " " if layout.separator == "\t" else fields.BLANKS
+        if not text.strip(blank) or is_comment(text.lstrip(fields.BLANKS), layout.comments):
             return None
         row = fields.split(text, layout.separator, layout.quoted, number)
         if layout.mark and row[0] != layout.mark:

@@ -41,9 +41,7 @@ TRIAL_SECONDS: Final = 1e-6
 #: most the predicted seconds of the solve without parts, minus the least seconds of a sweep over parts.
 WORTHWHILE: Final = 20.0
 #: The value in place of WORTHWHILE for graphs as long as lattices: the hops across are at least LATTICE times the
-#: square root of n, so the separators are probably small.  For the roads of Delhi (231,161 vertices), a trial took 0.6
-#: to 0.9 of the predicted seconds, and the sweep for 1,024 sources, with its preparation, a fifth of the time of their
-#: searches on two processors.
+#: square root of n, so the separators are probably small (decision 278).
 LONG_WORTHWHILE: Final = 2.0
 #: The value in place of WORTHWHILE if a GPU would search a graph of many hops: such graphs mostly have small
 #: separators, so a sweep is much faster than the searches.

@@ -149,7 +149,7 @@ def _write_lone(out, none, source, columns):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def sum_lone(rows, sources, some, unreachable, columns, nones, out, left):  # type: ignore[no-untyped-def]
+def sum_lone(rows, sources, some, unreachable, columns, wanted, left):  # type: ignore[no-untyped-def]
     """Write the sums of rows whose sources no arc leaves: 0 to the source itself, and *no path* to all others.
 
     Args:
@@ -158,10 +158,11 @@ def sum_lone(rows, sources, some, unreachable, columns, nones, out, left):  # ty
         some: int64: the numbers of such rows.
         unreachable: the value for *no path* in ``rows``.
         columns: int64: the vertices of the columns; empty for all vertices.
-        nones, out: the values for *no path* of the sums, and the arrays that receive them, shape (rows, k, columns).
+        wanted: the values for *no path* of the sums, and the arrays that receive the sums, shape (rows, k, columns).
         left: of bool, shape (rows,); False is written for each row whose sums are written, which are not those with a
             wrong entry.
     """
+    nones, out = wanted
     for i in some:
         row, source = rows[i], sources[i]
         reached = 0

@@ -243,7 +243,7 @@ class PathSums:
         from engine.rows._sums import sum_lone  # as in ``_walk``
 
         some, others = left[~self._leads[sources]], np.ones(len(left), np.bool_)
-        sum_lone(rows, sources, some, self._kind.sentinel(), self._columns, *wanted, others)
+        sum_lone(rows, sources, some, self._kind.sentinel(), self._columns, wanted, others)
         return left[others]
 
     def _walk(self, which: Indices, sources: Indices, rows: Array, wanted: _Wanted) -> tuple[int, int]:

@@ -18,7 +18,7 @@ import numpy as np
 from engine.graph.kernels import njit
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def rise(heap, place, i, key, mask):  # type: ignore[no-untyped-def]
     """Move the hole at ``i`` up until ``key`` fits, and put ``key`` there."""
     while i > 0:
@@ -33,7 +33,7 @@ def rise(heap, place, i, key, mask):  # type: ignore[no-untyped-def]
     place[key & mask] = i
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def sink(heap, place, size, key, mask):  # type: ignore[no-untyped-def]
     """Move the hole at the root down until ``key`` fits, and put ``key`` there."""
     i = 0

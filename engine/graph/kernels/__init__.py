@@ -74,13 +74,17 @@ def njit(**options: Any) -> Callable[[Any], Any]:
     """Return a decorator that makes a function a kernel.
 
     Args:
-        options: the options of ``numba.njit``; ``cache`` is always on.
+        options: the options of ``numba.njit``; ``cache`` is always on.  ``borrows`` may be added; it says that the
+            kernel works in the arrays of its caller: it neither makes nor returns an array, nor calls a kernel that
+            returns one.  No references to arrays are counted then, which takes as long as short searches.
     """
     options.pop("cache", None)
     return (lambda function: CompiledKernel(function, options).dispatcher) if OWN_CACHE else _by_numba(options)
 
 
 def _by_numba(options: dict[str, Any]) -> Callable[[Any], Any]:
+    options.pop("borrows", None)
+
     def decorate(function: Any) -> Any:
         try:
             return numba.njit(cache=True, **options)(function)
@@ -104,10 +108,13 @@ class CompiledKernel:
         self.function = function
         self.name = (function.__module__, function.__qualname__)
         # no C code calls kernels, and a wrapper for such calls takes some 3 % of the time of a compilation
-        self.dispatcher = numba.njit(**{"no_cfunc_wrapper": True, **options})(function)
+        # a kernel without this choice would take that of the kernel for which it is first compiled
+        counts = {"_nrt": not options.get("borrows", False)}
+        given = {name: value for name, value in options.items() if name != "borrows"}
+        self.dispatcher = numba.njit(**{"no_cfunc_wrapper": True, **counts, **given})(function)
         plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
         self._options = repr(sorted((name, repr(value)) for name, value in plain.items()))
-        self._compile = self.dispatcher.compile
+        self._compile = self._returning_none(self.dispatcher.compile) if not counts["_nrt"] else self.dispatcher.compile
         self._folders: tuple[Path, ...] | None = None
         self._writes = False
         self.dispatcher._cache = self
@@ -117,6 +124,20 @@ class CompiledKernel:
         # skip numba's hook that imports extensions of other packages, because no kernel takes types that they define
         self.dispatcher._compilation_chain_init_hook = lambda: None
         KERNELS[self.name] = self
+
+    def _returning_none(self, compiling: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return ``compiling`` with an error for kernels that return an array: no reference to it would be counted, so
+        its memory would be given back while the caller still uses it.
+        """
+
+        def compiled(signature: Any) -> Any:
+            found = compiling(signature)
+            for form in self.dispatcher.overloads.values():
+                if "array" in str(form.signature.return_type).lower():
+                    raise TypeError(f"{self.name[1]} borrows its arrays, so it may not return one")
+            return found
+
+        return compiled
 
     def compile(self, signature: Any) -> Any:
         """Load or compile the form for a signature; ``engine.model.progress`` says whether to wait for the compiler.

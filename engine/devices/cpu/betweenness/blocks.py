@@ -192,7 +192,7 @@ def _copy_into_blocks(indptr, heads, found, measured, plain):  # type: ignore[no
     return (vertex, member), crown, places, (starts, ahead)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def _sum_reached(arcs, start, weights, queue, seen, now):  # type: ignore[no-untyped-def]
     """Return the sum of the weights of all vertices that a vertex reaches, and the number of vertices and arcs seen."""
     indptr, heads = arcs

@@ -25,7 +25,7 @@ FAR_HOPS = 15
 CHOSEN, DERIVED, NEEDED = 1, 2, 4
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def _see(side, u, seen, now, queue, last, limit):  # type: ignore[no-untyped-def]
     """Append the neighbours of ``u`` that search ``now`` has not seen to the queue; return the end of the queue.
 
@@ -97,7 +97,7 @@ def gather_near(out, into, sources, together, looks):  # type: ignore[no-untyped
     return order
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def _search_tree(out, into, start, now, seen, parent, queue):  # type: ignore[no-untyped-def]
     """Search breadth first over arcs in both directions; return the number of vertices that are found.
 
@@ -260,7 +260,7 @@ def order_by_pivots(out, entering, sources):  # type: ignore[no-untyped-def]
     return order, found / max(1, len(pivots) * len(sources))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def _lacks(v, out, state):  # type: ignore[no-untyped-def]
     """Return whether the head of some arc of ``v`` is no source of the piece."""
     indptr, heads = out
@@ -325,7 +325,7 @@ def choose_searched(out, sources, limits, space):  # type: ignore[no-untyped-def
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def derive_row(block, row, v, out, places, far):  # type: ignore[no-untyped-def]
     """Derive the distances from a vertex, where every arc has the length 1.
 

@@ -45,7 +45,7 @@ MOST, ARRIVED, TIMES, LEFT = 0, 1, 2, 3
 DEAR = 3
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
     """Set the flags of up to sixteen sources; in ``told``, set their factors, and set the flow that arrived to 0.
 
@@ -63,20 +63,24 @@ def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
         told[TIMES, k] = task[2][rows[k]]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
     """Clear the flags that :func:`begin` has set, and return ``DONE`` or the code of an error (``verdict``).
 
     The flow that begins at each source is added to ``begins``, unless that is empty.
     """
-    most, said = told[MOST].max(), DONE
+    most, said = told[MOST, 0], DONE
+    for k in range(1, LANES):
+        if told[MOST, k] > most or told[MOST, k] != told[MOST, k]:  # what is not a number counts as the largest
+            most = told[MOST, k]
     for k in range(len(rows)):
         source, own = task[0][rows[k]], task[1][rows[k]]
         flags[source] = 0
         if own >= 0:
             flags[own] = 0
         if len(task[3]):
-            flags[task[4][task[3][rows[k]] : task[3][rows[k] + 1]]] = 0
+            for i in range(task[3][rows[k]], task[3][rows[k] + 1]):
+                flags[task[4][i]] = 0
         if len(begins):
             begins[source] += told[ARRIVED, k]
         said = max(said, verdict(told[LEFT, k], told[ARRIVED, k], most))
@@ -84,8 +88,8 @@ def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _put_side_by_side(found, sources, at, count, columns, keys):  # type: ignore[no-untyped-def]
-    """Copy ``count`` rows of distances, beginning with that of source ``at``, into the columns of ``columns``.
+def _put_side_by_side(found, sources, some, columns, keys):  # type: ignore[no-untyped-def]
+    """Copy the rows of distances of up to sixteen sources into the columns of ``columns``.
 
     Rows without a place are derived first, in the last rows of the block.  Further columns are set to *unreachable*.
     ``keys`` receives a key for each vertex: sorted by key, the vertices are in an order in which most of the paths
@@ -93,17 +97,16 @@ def _put_side_by_side(found, sources, at, count, columns, keys):  # type: ignore
 
     Args:
         found, columns, keys: as in :func:`pass_together`.
-        sources: the vertices of the sources of the call.
-        at: the first of these sources.
-        count: how many of them, at most LANES.
+        sources: the vertices of all sources.
+        some: the positions in ``sources`` of those whose rows are copied.
 
     Returns:
         The number of entries of ``columns`` that are not *unreachable*.
     """
     block, far, out, places = found
-    n, done, rows = len(columns), 0, np.empty(LANES, np.int64)
+    n, done, count, rows = len(columns), 0, len(some), np.empty(LANES, np.int64)
     for k in range(count):
-        v = sources[at + k]
+        v = sources[some[k]]
         rows[k] = places[v]
         if rows[k] < 0:
             rows[k] = len(block) - LANES + k
@@ -121,7 +124,7 @@ def _put_side_by_side(found, sources, at, count, columns, keys):  # type: ignore
     return reached
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-def]
     """List the arcs that are tight for some of the sixteen sources, sorted by head.
 
@@ -149,7 +152,7 @@ def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-d
         ends[v + 1] = ends[v]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyped-def]
     """Follow the paths from sixteen sources backwards, and add the flow through vertices and over arcs.
 
@@ -198,7 +201,7 @@ def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyp
     store(told, LEFT, left)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, borrows=True)
 def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
     """Send the flow of some sources along their shortest paths, sixteen sources at a time, and add it to ``out``.
 
@@ -244,10 +247,10 @@ def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no
     columns, keys, counts, before, moved, order, places, taken, limits, flags, spare, lines = space
     vertices, begins, arrivals, over = out
     far, (paths, coeff, _, told) = np.int32(found[1]), lines
-    known, levels, better, sources = (columns, far), (order, taken, spare, counts), False, task[0][rows]
+    known, levels, better = (columns, far), (order, taken, spare, counts), False
     for at in range(0, len(rows), LANES):
         some, levelled = rows[at : at + LANES], 0
-        reached = _put_side_by_side(found, sources, at, len(some), columns, keys)
+        reached = _put_side_by_side(found, task[0], some, columns, keys)
         _list_tight(arcs[0], columns, far, before, moved)
         begin(task, some, flags, told)
         if better or at == 0:

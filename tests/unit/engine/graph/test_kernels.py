@@ -223,6 +223,47 @@ def test_sets_of_options_have_one_order() -> None:
     assert made[0] == made[1] == repr([("fastmath", repr(sorted(words)))])
 
 
+@pytest.mark.skipif(not kernels.OWN_CACHE, reason="plain numba counts all references")
+def test_a_kernel_that_borrows_arrays_counts_no_references_and_returns_none_of_them() -> None:
+    def _made(most):  # type: ignore[no-untyped-def]
+        return np.full(3, most)[1:].sum()
+
+    made = kernels.CompiledKernel(_made, {}).dispatcher
+
+    def _summed(pair):  # type: ignore[no-untyped-def]
+        values, most = pair
+        found = 0.0
+        for i in range(len(values)):
+            found += values[i:][0] + made(most)
+        return found
+
+    def _same(values):  # type: ignore[no-untyped-def]
+        return values
+
+    summed, same = (kernels.CompiledKernel(one, {"borrows": True}).dispatcher for one in (_summed, _same))
+    for one in (_made, _summed, _same):
+        kernels.KERNELS.pop((one.__module__, one.__qualname__))
+    values = np.arange(4.0)
+    counted = sys.getrefcount(values)
+    assert summed((values, 2.0)) == 6.0 + 4 * 4.0
+    assert sys.getrefcount(values) == counted
+    assert made(3.0) == 6.0  # its form was compiled for a kernel that borrows, and counts all the same
+    assert (summed.targetoptions["_nrt"], made.targetoptions["_nrt"]) == (False, True)
+    with pytest.raises(TypeError, match="_same borrows its arrays, so it may not return one"):
+        same(values)
+
+
+def test_kernels_of_the_program_that_borrow_arrays_return_none() -> None:
+    for module in {listed.module for listed in kernel_list.listed_kernels()}:
+        importlib.import_module(module)
+    borrowing = [one for one in kernels.KERNELS.values() if "borrows" in one._options]
+    assert {"pass_hops", "pass_packed", "pass_wide", "pass_together", "pass_forward", "count_in_order"} <= {
+        one.name[1] for one in borrowing
+    }
+    making = {"empty", "zeros", "ones", "full", "arange", "copy", "astype", "empty_like", "zeros_like"}
+    assert [one.name for one in borrowing if making & set(one.function.__code__.co_names)] == []
+
+
 def test_kernels_are_found_wherever_they_and_their_libraries_lie() -> None:
     """A copy of the program, with libraries in another folder, loads the kernels that were copied with it."""
     for module in {listed.module for listed in kernel_list.listed_kernels()}:

@@ -32,13 +32,12 @@ def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
         core, which all others that have arcs left are.
     """
     n = len(indptr) - 1
-    parent, ways, queue = np.full(n, -1, np.int32), np.zeros(n, np.uint8), np.empty(n, np.int32)
+    parent, ways, queue = np.full(n, -1, np.int32), np.zeros(n, np.uint8), np.empty(n + 1, np.int32)
     out, into, products = np.ones(n, np.int64), np.ones(n, np.int64), np.zeros(n, np.int64)
     ends, count = _count_neighbours(indptr, heads), 0
-    for v in range(n):
-        if _hangs(ends[v]):
-            queue[count] = v
-            count += 1
+    for v in range(n):  # the processor cannot predict which vertices hang, so each is written to the end of the queue
+        queue[count] = v
+        count += _hangs(ends, v)
     done, kept = 0, 0
     while done < count:
         v = queue[done]
@@ -46,7 +45,7 @@ def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
         up, down = ends[v, 0], ends[v, 2]
         if up + down == 0:  # the last vertex of a component that is a tree
             continue
-        u = ends[v, 1] if up else ends[v, 3]
+        u = ends[v, 1] | ends[v, 3]  # the same number, or one of them is 0 because there are no such arcs
         queue[kept] = v
         kept += 1
         parent[v], ways[v] = u, UP * up + DOWN * down
@@ -57,12 +56,11 @@ def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
         ends[u, 1] ^= v * down
         ends[u, 2] -= up
         ends[u, 3] ^= v * up
-        if _hangs(ends[u]):
-            queue[count] = u
-            count += 1
+        queue[count] = u
+        count += _hangs(ends, u)
     left = np.empty(n, np.bool_)
     for v in range(n):
-        left[v] = parent[v] < 0 and ends[v, 0] + ends[v, 2] > 0
+        left[v] = (parent[v] < 0) & (ends[v, 0] + ends[v, 2] > 0)
     return queue[:kept], parent, ways, out, into, products, left
 
 
@@ -86,10 +84,10 @@ def _count_neighbours(indptr, heads):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _hangs(ends):  # type: ignore[no-untyped-def]
-    """Return whether all arcs of a vertex that are left lead to or from one vertex; see :func:`peel_trees`."""
-    up, down = ends[0], ends[2]
-    return up <= 1 and down <= 1 and (up + down == 1 or (up + down == 2 and ends[1] == ends[3]))
+def _hangs(ends, v):  # type: ignore[no-untyped-def]
+    """Return whether all arcs of ``v`` that are left lead to or from one vertex; see :func:`_count_neighbours`."""
+    up, down = ends[v, 0], ends[v, 2]
+    return (up <= 1) & (down <= 1) & ((up + down == 1) | ((up + down == 2) & (ends[v, 1] == ends[v, 3])))
 
 
 @njit(nogil=True, cache=True)

@@ -30,9 +30,9 @@ _COMPUTES: Final = set[str]()
 #: Free memory is read again after MOMENT seconds, or if it was not more than MUCH bytes.
 MOMENT: Final = 0.1
 MUCH: Final = 4 * 2**30
-#: What was read last: when, by ``time.monotonic``; the control groups with a quota of processor time; and the bytes of
-#: memory that this process may use.
-_SEEN: Final = list[tuple[float, tuple[str, ...], int]]()
+#: What was read last: when, by ``time.monotonic``; the control groups with a quota of processor time; the bytes of
+#: memory that this process may use; and those that it held.
+_SEEN: Final = list[tuple[float, tuple[str, ...], int, int]]()
 
 #: Bytes a second written to the store, summary and checksums included.
 WRITE_RATE = 8.0e8
@@ -45,6 +45,7 @@ def survey(
     threads: int | None = None,
     device: str = "cpu",
     device_memory: int | None = None,
+    little: bool = False,
 ) -> Machine:
     """Return the machine as this process may use it.
 
@@ -54,20 +55,22 @@ def survey(
         threads: the number of processors to use; None for all that the process may run on.
         device: the option ``device``; if it is ``cpu``, no GPU is looked for.
         device_memory: the user's budget of the GPU's memory in bytes.
+        little: whether the work takes so little memory that, without a budget, the memory which the process held a
+            moment ago tells whether there is enough.
 
     Raises:
         InvalidRequest: more threads than processors.
     """
-    groups, known = _recent()
+    groups, known, before = _recent()
     most = usable_processors(groups)
     count = threads or most
     if count > most:
         raise InvalidRequest(f"threads is {count}, but the process may use {most} processors", field="threads")
     cuda, no_cuda = (None, "no GPU was looked for") if device == "cpu" else find_cuda(device_memory)
-    held = resident_bytes()
+    held = before if before and little and memory is None else resident_bytes()
     free = known or available_memory(groups) + held
     if not known:
-        _SEEN[:] = [(time.monotonic(), with_quota(groups), free)]
+        _SEEN[:] = [(time.monotonic(), with_quota(groups), free, held)]
     # every estimate counts the bytes of kernels, so those that this process has loaded are not counted as resident
     first = FIRST_KERNELS if "engine.graph._walks" in sys.modules else 0
     resident = max(0, held - (KERNELS if computes() else first))
@@ -85,16 +88,17 @@ def survey(
     )
 
 
-def _recent() -> tuple[tuple[str, ...], int]:
-    """Return the control groups that limit the processors of this process, and the memory that it may use, if both
-    were read a moment ago and the memory is much; else all its control groups, and 0 in place of the memory.
+def _recent() -> tuple[tuple[str, ...], int, int]:
+    """Return the control groups that limit the processors of this process, the memory that it may use, and the memory
+    that it held, if they were read a moment ago and the first memory is much; else all its control groups, and 0 in
+    place of both numbers.
 
     Reading it takes longer than all other planning of a small graph.  What this process itself takes in the meantime
     leaves the sum of the memory that is free and the memory that the process holds as it was.
     """
     if _SEEN and time.monotonic() - _SEEN[0][0] < MOMENT and _SEEN[0][2] > MUCH:
         return _SEEN[0][1:]
-    return control_groups(), 0
+    return control_groups(), 0, 0
 
 
 def computes() -> bool:

@@ -52,6 +52,8 @@ _NO_STEPS: Final = np.zeros(0, np.int32)
 _NO_FLOW: Final = np.zeros(0)
 #: Searches side by side are never given up, and no length is too large for its type.
 _WHOLE: Final = (2**62, 0)
+#: There are no arcs into sinks, because sinks are vertices as all others here.
+_NO_SINKS: Final = (np.zeros(1, np.int64), _NO_STEPS, _NO_STEPS, _NONE, _NONE, _NO_STEPS, _NO_FLOW, np.zeros(0, Mask))
 
 
 class SmallSearches:
@@ -133,10 +135,9 @@ class SmallSearches:
         (rows, times), members, _ = self._merged
         n, kind = len(part), self._kind
         block = np.empty((min(len(rows), HELD_ROWS) + LANES, n), kind.dtype)
-        sinks = np.zeros(1, np.int64), _NO_STEPS, _NO_STEPS, _NONE, _NONE, _NO_STEPS, _NO_FLOW, np.zeros(0, Mask)
         search, space = self._searcher(block), self._space(n, len(heads))
         place = np.empty(n, np.int32)
-        given = ((ends, tails, lengths, places, lone), sinks), (rows, rows, times, *members)
+        given = ((ends, tails, lengths, places, lone), _NO_SINKS), (rows, rows, times, *members)
         for first in range(0, len(rows), HELD_ROWS):
             some = np.arange(first, min(len(rows), first + HELD_ROWS))
             sources = rows[some]
@@ -156,16 +157,16 @@ class SmallSearches:
         n, kind = block.shape[1], self._kind
         near, far = np.arange(n, dtype=np.int32), kind.sentinel()
         bits = bit_space(n) if self._unit else None
-        steps, labels = lengths.astype(kind.dtype), lane_space(n, far) if bits is None else None
+        steps, labels = lengths, lane_space(n, far) if bits is None else None
 
         def search(sources: Indices) -> None:
-            nonlocal labels
+            nonlocal labels, steps
             rows = np.arange(len(sources))
             if bits is not None and search_bits(
                 (indptr, heads, into, tails), bits, (near, near, far), sources, rows, block, (2**PLANES, False)
             ):
                 return
-            labels = labels or lane_space(n, far)
+            labels, steps = labels or lane_space(n, far), steps.astype(kind.dtype, copy=False)
             width, ends = labels[0].shape[1], (far, far, far, None)
             for first in range(0, len(rows), width):
                 some = sources, rows[first : first + width]
@@ -177,7 +178,7 @@ class SmallSearches:
 
     def _space(self, n: int, arcs: int) -> tuple[Any, ...]:
         """Return the work space of :func:`engine.devices.cpu.betweenness.together.pass_together`."""
-        lines, listed = np.dtype(np.float64), LANES * n + 1
+        lines, listed = aligned(3 * n, np.dtype(np.float64)), LANES * n + 1
         spare = np.empty((3, (DISTANCES if self._unit else LANES) * n), np.int32)
         return (
             aligned(n, self._kind.dtype),
@@ -191,7 +192,7 @@ class SmallSearches:
             (RowPasses.PASSES, RowPasses.MANY if self._unit else n + 1),
             np.zeros(n, np.uint32),
             spare,
-            (aligned(n, lines), aligned(n, lines), aligned(n, lines), np.zeros((4, LANES))),
+            (lines[:n], lines[n : 2 * n], lines[2 * n :], np.zeros((4, LANES))),
         )
 
 
@@ -206,6 +207,8 @@ def whole_lengths(graph: Graph, *, decimal: bool) -> tuple[Steps, int, float] | 
         The lengths, empty if all are the same; the largest of them, 1 if all are the same; and the number by which they
         are divided to get the graph's own weights, 1 if all are the same.  None if weights are not like that.
     """
+    if not graph.weighted:
+        return _NO_STEPS, 1, 1.0
     weights = graph.weights
     least, largest = weights.min().item(), weights.max().item()
     if not least > 0 or not graph.n * largest <= WORK_TYPES["int32"].largest:

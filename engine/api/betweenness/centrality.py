@@ -95,7 +95,7 @@ class Centrality:
         if arcs and endpoints:
             raise InvalidRequest("endpoints belong to the betweenness of vertices, and arcs were asked for", field="of")
         self._graph, self._arcs, self._normalized, self._endpoints = graph, arcs, normalized, endpoints
-        self._asked, self._decimal = Rectangle.of(options, graph.n), decimal
+        self._decimal = decimal
         self._fold: Fold | None = None
         self._small: SmallRun | None = None
         every = options.sources is None and options.targets is None
@@ -103,6 +103,7 @@ class Centrality:
             self._small = SmallRun.of(graph, options, decimal=decimal)
             if self._small:
                 return
+        self._asked = Rectangle.of(options, graph.n)
         if options.device != "cuda" and every:
             self._fold = fold_trees(graph, decimal=decimal)
         if self._fold is None:
@@ -165,8 +166,8 @@ class Centrality:
             passed, plan, seconds = self._run.run(monitor)
             values = self._sums(passed, folded=plan.device == "cpu")
         if not self._arcs:
-            found = np.arange(graph.n)
-            return BetweennessTable(graph.labels, found, None, values * self.scale, plan, seconds)
+            found, scale = np.arange(graph.n), self.scale
+            return BetweennessTable(graph.labels, found, None, values if scale == 1 else values * scale, plan, seconds)
         tails, heads = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.heads.astype(np.int64)
         if not graph.directed:
             # arcs are sorted by tail, then head; sorted by head, then tail, they have the reverse of arc i at index i

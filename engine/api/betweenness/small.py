@@ -47,7 +47,7 @@ class SmallRun:
         searches = SmallSearches(graph, lengths, largest)
         if sum(searches.visits) > VISITED:
             return None
-        machine = survey(memory=options.memory, threads=options.threads)
+        machine = survey(memory=options.memory, threads=options.threads, little=True)
         memory = machine.resident + KERNELS + searches.bytes
         if memory > machine.memory:
             return None

@@ -33,13 +33,15 @@ LOOKS = 16
 def _peel(indptr, heads, directed, share):  # type: ignore[no-untyped-def]
     """Fold trees if they have at least a share of the vertices; see :func:`prepare_small`."""
     removed, parent, ways, out, into, products, left = peel_trees(indptr, heads)
-    n, kept, times = len(left), out.astype(np.float64), into.astype(np.float64)
+    n = len(left)
     if len(removed) < max(1.0, share * n):
-        removed, parent[:], out[:], into[:], products[:], kept[:], times[:] = removed[:0], -1, 1, 1, 0, 1.0, 1.0
+        removed, parent[:], out[:], into[:], products[:] = removed[:0], -1, 1, 1, 0
         vertices, places, arcs = np.arange(n), np.arange(len(heads)), (indptr.copy(), heads.copy())
     else:
         _, vertices, places, arcs = cut_out(indptr, heads, left, directed)
-        kept, times = kept[vertices], times[vertices]
+    kept, times = np.empty(len(vertices)), np.empty(len(vertices))
+    for i in range(len(vertices)):
+        kept[i], times[i] = out[vertices[i]], into[vertices[i]]
     return (removed, parent, ways), (out, into, products), (vertices, places, arcs), (kept, times)
 
 
@@ -153,8 +155,9 @@ def join_small(graph, folded, core, part, merged, alone, together):  # type: ign
             total[part[0][i]] += some[i]
     if len(number) == len(out) == len(vertices) and not known.any():
         return alone[0]
-    found = np.zeros(len(out))
-    if len(tree[0]):
+    if len(tree[0]) == 0:
+        found = np.zeros(len(out))
+    else:
         reached, reaching = out.copy(), into.copy()
         if directed:
             for i in range(len(number)):

@@ -84,3 +84,18 @@ def test_much_free_memory_is_read_once_in_a_moment_and_little_each_time(monkeypa
     for _ in range(3):
         assert surveying.survey().memory == 2 << 30  # so little is read each time
     assert len(read) == 5
+
+
+def test_for_little_work_without_a_budget_what_was_held_a_moment_ago_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, now = [1 << 30], [1000.0]
+    monkeypatch.setattr(surveying, "_SEEN", [])
+    monkeypatch.setattr(surveying.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(surveying, "resident_bytes", lambda: held[0])
+    monkeypatch.setattr(surveying, "available_memory", lambda groups: 64 << 30)
+    first = surveying.survey(little=True).resident
+    held[0] = 5 << 30
+    assert surveying.survey(little=True).resident == first
+    assert surveying.survey(little=True, memory=7 << 30).resident == first + (4 << 30)
+    assert surveying.survey().resident == first + (4 << 30)
+    now[0] += 1
+    assert surveying.survey(little=True).resident == first + (4 << 30)

@@ -131,15 +131,15 @@ for case in sys.argv[1:]:
 
 def test_no_solve_calls_a_kernel_that_sums_and_that_its_plan_does_not_name() -> None:
     cases = {
-        "unit,200,auto": {"sum_hops", "narrow_rows"},
-        "unit,68,auto": {"sum_hops", "narrow_rows", "sum_along"},
-        "unit,25,int32": {"sum_hops", "narrow_rows"},
-        "unit,10,float64": {"sum_hops", "narrow_rows"},
-        "whole,200,auto": {"number_vertices", "sum_lanes", "whole_rows"},
-        "whole,64,int32": {"number_vertices", "sum_lanes"},
-        "heavy,20,auto": {"number_vertices", "sum_lanes", "sum_along"},
-        "decimals,83,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_along", "in_units"},
-        "whole,3,auto": {"number_vertices", "sum_along"},
+        "unit,200,auto": {"sum_hops", "narrow_rows", "sum_lone"},
+        "unit,68,auto": {"sum_hops", "narrow_rows", "sum_along", "sum_lone"},
+        "unit,25,int32": {"sum_hops", "narrow_rows", "sum_lone"},
+        "unit,10,float64": {"sum_hops", "narrow_rows", "sum_lone"},
+        "whole,200,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_lone"},
+        "whole,64,int32": {"number_vertices", "sum_lanes", "sum_lone"},
+        "heavy,20,auto": {"number_vertices", "sum_lanes", "sum_along", "sum_lone"},
+        "decimals,83,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_along", "in_units", "sum_lone"},
+        "whole,3,auto": {"number_vertices", "sum_along", "sum_lone"},
         "fractions,200,auto": {"sum_along"},
         "below,200,auto": {"sum_along"},
     }

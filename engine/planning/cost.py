@@ -189,7 +189,7 @@ def device_write(setting: Setting) -> Phase:
     """Return the phase in which rows are copied from the device to the store, or to memory where there is no store."""
     machine = setting.machine
     gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # every store is slower than the bus
-    rate = DEVICE_HOST_RATE if machine.disk is None else machine.write_rate * gain
+    rate = DEVICE_HOST_RATE if machine.disk is None else min(DEVICE_HOST_RATE, machine.write_rate * gain)
     return Phase("write", setting.store / rate, bytes=setting.store)
 
 

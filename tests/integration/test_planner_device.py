@@ -1,6 +1,7 @@
 """Tests plans for machines with and without a GPU; the machines are described by numbers, so no GPU is needed."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -174,6 +175,23 @@ def test_no_device_is_started_for_what_is_quick_or_meant_for_the_processors(monk
     assert not asked
     assert _plan(100, Options(device="cuda", device_memory=5 * GIB)).device == "cuda"
     assert asked == [5 * GIB]
+
+
+def test_no_device_is_started_where_only_a_disk_would_make_processors_slow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked, n = _probes(monkeypatch), 15_000
+    monkeypatch.setattr(survey, "usable_processors", lambda _: 16)
+    ring = np.arange(n)
+    tails, heads = np.tile(ring, 3), np.concatenate([np.roll(ring, -step) for step in (1, 100, 2000)])
+    graph = build_graph(tails, heads, np.ones(3 * n), n=n, directed=True)[0]
+    for memory in (False, True):
+        monkeypatch.setattr(survey, "in_memory", lambda _, answer=memory: answer)
+        plan = solve.make_plan(graph, Options(), out=tmp_path / "store")
+        assert (plan.device, len(asked)) == (("cpu", 1) if memory else ("cuda", 1))
+        # the rows of a card are written as fast as processors write, and no faster than memory takes them
+        written = next(phase for phase in plan.phases if phase.name == "write")
+        assert written.seconds == pytest.approx(n * n * 2 / (1.1e9 * 16 if memory else 8e8 * 2.5), rel=0.02)
 
 
 def test_what_a_broken_installation_throws_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

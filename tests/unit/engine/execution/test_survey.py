@@ -99,3 +99,14 @@ def test_for_little_work_without_a_budget_what_was_held_a_moment_ago_is_enough(m
     assert surveying.survey().resident == first + (4 << 30)
     now[0] += 1
     assert surveying.survey(little=True).resident == first + (4 << 30)
+
+
+@pytest.mark.parametrize(("threads", "rate"), [(1, 1.1e9), (2, 2.2e9)])
+def test_stores_in_memory_are_written_by_all_threads(
+    threads: int, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surveying, "usable_processors", lambda _: 4)
+    monkeypatch.setattr(surveying, "in_memory", lambda folder: folder == tmp_path)
+    assert surveying.survey(out=tmp_path / "new" / "store", threads=threads).write_rate == pytest.approx(rate)
+    assert surveying.survey(out=Path("/store"), threads=threads).write_rate == surveying.WRITE_RATE
+    assert surveying.survey(threads=threads).write_rate == surveying.WRITE_RATE

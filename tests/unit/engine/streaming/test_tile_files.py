@@ -156,15 +156,9 @@ def test_only_large_stores_in_memory_are_hastened_and_only_if_the_kernel_is_ther
     assert chosen("not compiled") is None
 
 
-@pytest.mark.parametrize("weight", [1, 99])
-def test_sums_along_paths_are_the_same_with_the_kernel(tmp_path, monkeypatch, weight):
-    draw, used = np.random.default_rng(1), set[str]()
-    tails, heads = draw.integers(0, 300, (2, 1200))
-    graph = build_graph(tails, heads, draw.integers(1, 1 + weight, 1200), n=300, directed=True)[0]
-    graph = replace(graph, quantities={"toll": draw.integers(0, 9, graph.arcs)})
-    options = Options(device="cpu", also=("toll",))
-    solve_to_store(graph, options, tmp_path / "python")
-    real = tile_files.put
+def written_by_the_kernel(monkeypatch) -> set[str]:
+    """Let the kernel write all tiles from now on; return the set that receives their paths."""
+    real, used = tile_files.put, set[str]()
 
     def noted(path, *given):
         used.add(path)
@@ -172,6 +166,18 @@ def test_sums_along_paths_are_the_same_with_the_kernel(tmp_path, monkeypatch, we
 
     monkeypatch.setattr(tile_files, "put", noted)
     monkeypatch.setattr(compiling, "MANY_TILES", 0)
+    return used
+
+
+@pytest.mark.parametrize("weight", [1, 99])
+def test_sums_along_paths_are_the_same_with_the_kernel(tmp_path, monkeypatch, weight):
+    draw = np.random.default_rng(1)
+    tails, heads = draw.integers(0, 300, (2, 1200))
+    graph = build_graph(tails, heads, draw.integers(1, 1 + weight, 1200), n=300, directed=True)[0]
+    graph = replace(graph, quantities={"toll": draw.integers(0, 9, graph.arcs)})
+    options = Options(device="cpu", also=("toll",))
+    solve_to_store(graph, options, tmp_path / "python")
+    used = written_by_the_kernel(monkeypatch)
     solve_to_store(graph, options, tmp_path / "kernel")
     verify_matrix(tmp_path / "kernel")
     assert tiles_of(tmp_path / "kernel", "also/toll") == (expected := tiles_of(tmp_path / "python", "also/toll"))
@@ -180,19 +186,12 @@ def test_sums_along_paths_are_the_same_with_the_kernel(tmp_path, monkeypatch, we
 
 @pytest.mark.parametrize("algorithm", ["dijkstra", "blocked-floyd-warshall"])
 def test_solves_are_the_same_with_the_kernel(tmp_path, monkeypatch, algorithm):
-    graph, options, used = graph_of(300), Options(device="cpu", algorithm=algorithm, dtype="int32"), list[str]()
+    graph, options = graph_of(300), Options(device="cpu", algorithm=algorithm, dtype="int32")
     solve_to_store(graph, options, tmp_path / "python")
-    real = tile_files.put
-
-    def noted(path, *given):
-        used.append(path)
-        return real(path, *given)
-
-    monkeypatch.setattr(tile_files, "put", noted)
-    monkeypatch.setattr(compiling, "MANY_TILES", 0)
+    used = written_by_the_kernel(monkeypatch)
     solve_to_store(graph, options, tmp_path / "kernel")
     verify_matrix(tmp_path / "kernel")
     assert tiles_of(tmp_path / "kernel") == tiles_of(tmp_path / "python")
-    assert len({name for name in used if "/distances/" in name}) == len(tiles_of(tmp_path / "kernel"))
+    assert sum("/distances/" in name for name in used) == len(tiles_of(tmp_path / "kernel"))
     with open_matrix(tmp_path / "kernel") as matrix:
         assert matrix.rows([0]).shape == (1, 300)

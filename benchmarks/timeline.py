@@ -13,20 +13,22 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-RECORD: Final = ROOT / "benchmarks" / "results" / "commands-h100-2026-11-24.json"
+RECORD: Final = ROOT / "benchmarks" / "results" / "commands-h200-2026-11-29-later.json"
 PICTURE: Final = ROOT / "docs" / "pictures" / "command.svg"
-#: For each bar its name, and the program, run and turn of the record that it shows.
+PROGRAM: Final = "now"
+#: For each bar its name, and the row and turn of the record that it shows; turn 0 is the first command of its kind.
 BARS: Final = (
-    ("96d7eee, first", "96d7eee", 2, 0),
-    ("now, first", "draft 2 of decision 175", 2, 0),
-    ("802d3bf, later", "802d3bfb", 1, 1),
-    ("now, later", "draft 2 of decision 175", 3, 1),
+    ("in 4 GiB, first", "streamed", 0),
+    ("in 4 GiB, later", "streamed", 1),
+    ("by searches, later", "searches", 2),
+    ("n = 32,768, later", "memory", 1),
 )
 COLOURS: Final = {
     "start": "#9a9a9a", "read": "#8a63b5", "plan": "#4c78a8", "compile": "#b5305f", "create": "#72b7b2",
-    "prepare": "#e8c15a", "ingest": "#9d755d", "relax": "#f58518", "write": "#54a24b", "seal": "#1f6f3a",
+    "prepare": "#e8c15a", "ingest": "#9d755d", "relax": "#f58518", "search": "#d67195", "write": "#54a24b",
+    "seal": "#1f6f3a",
 }  # fmt: skip
-WIDTH, LEFT, ROW, TOP = 1000, 130, 44, 50
+WIDTH, LEFT, ROW, TOP = 1000, 140, 44, 50
 
 
 def parts(row: dict[str, Any]) -> list[tuple[str, float]]:
@@ -38,18 +40,18 @@ def parts(row: dict[str, Any]) -> list[tuple[str, float]]:
 
 def draw(record: dict[str, Any]) -> str:
     """Return the picture as SVG."""
-    rows = {(row["program"], row["run"], row["turn"]): row for row in record["rows"] if row["row"] == "streamed"}
-    bars = [(name, rows[program, run, turn]) for name, program, run, turn in BARS]
+    rows = {(row["row"], row["turn"]): row for row in record["rows"] if row["program"] == PROGRAM}
+    bars = [(name, rows[kind, turn]) for name, kind, turn in BARS]
     longest = max(row["wall"] for _, row in bars)
     scale, height = (WIDTH - LEFT - 70) / longest, TOP + ROW * len(bars) + 40
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
         'font-size="14">',
-        f"<title>{escape('n = 65,536 in 4 GiB: seconds of the phases of a command')}</title>",
+        f"<title>{escape('n = 65,536: seconds of the phases of a command')}</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
     ]
     for place, (name, colour) in enumerate(COLOURS.items()):
-        x = LEFT + place * 84
+        x = LEFT + place * 77
         out.append(
             f'<rect x="{x}" y="14" width="12" height="12" fill="{colour}"/><text x="{x + 17}" y="25">{name}</text>'
         )

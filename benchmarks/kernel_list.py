@@ -45,8 +45,8 @@ DECIMALS: Final = ["decimals", "heavy-decimals"]
 
 def make_graph(kind: str, *, directed: bool = True, vertices: int = VERTICES, arcs: int = ARCS) -> Graph:
     """Return a random graph with the weights of a kind: ``whole``, ``heavy``, ``fractions``, ``decimals``,
-    ``heavy-decimals``, ``unit``, ``below``, ``below-fractions`` (with negative arcs, no negative cycle) or ``chain``
-    (acyclic).
+    ``heavy-decimals``, ``far-decimals`` (int32 may not hold their lengths in whole units), ``unit``, ``below``,
+    ``below-fractions`` (with negative arcs, no negative cycle) or ``chain`` (acyclic).
     """
     from storage.graph.graph import build_graph
 
@@ -66,6 +66,8 @@ def make_graph(kind: str, *, directed: bool = True, vertices: int = VERTICES, ar
         weights = draw.random(len(tails)) + 0.5
     elif kind == "decimals":
         weights = weights / 4
+    elif kind == "far-decimals":
+        weights = weights / 4 + 2**19
     if kind.startswith("below"):
         height = draw.integers(0, 500, vertices) / (3 if kind == "below-fractions" else 1)
         weights = weights + (height[heads] - height[tails]).astype(weights.dtype)
@@ -178,7 +180,7 @@ def _sums(dtype: str) -> None:
     from engine.model.problem import Options
 
     with tempfile.TemporaryDirectory() as folder:
-        for kind in ("fractions", "decimals") if dtype == "float64" else ("whole", "unit"):
+        for kind in ("fractions", "far-decimals") if dtype == "float64" else ("whole", "unit"):
             graph = make_graph(kind)
             quantities = {"whole": np.ones(graph.arcs, np.int32), "fraction": np.full(graph.arcs, 0.5)}
             # Many sources are searched together, few one by one.  Sums over hops hold distances in 8 bits for more than
@@ -218,6 +220,18 @@ def _summing(use: str, dtype: str) -> None:
         sums = PathSums(graph, sum_types(graph, tuple(quantities)), WORK_TYPES[dtype], limited=False, targets=None)
         for count in counts:
             sums.of(sources[:count], rows[:count])
+
+
+def _uncounted(dtype: str) -> None:
+    """Write rows that were searched in whole units as floats."""
+    from engine.model.dtypes import WORK_TYPES
+    from engine.model.rows import ArraySink
+    from engine.rows.sums import UncountedSink
+
+    kind = WORK_TYPES[dtype]
+    for floats in ("float32", "float64"):
+        sink = ArraySink((2, 3), floats)
+        UncountedSink(sink, 10, kind, WORK_TYPES[floats], 3).write(0, 0, np.ones((2, 3), dtype))
 
 
 def _measured_tables(dtype: str) -> None:
@@ -351,6 +365,8 @@ def uses() -> dict[str, Callable[[], None]]:
         if dtype != "float32":
             found[f"sums {dtype}"] = partial(_sums, dtype)
             found |= {f"{use} {dtype}": partial(_summing, use, dtype) for use in SUMMING}
+        if dtype in ("uint16", "int32"):
+            found[f"floats of units {dtype}"] = partial(_uncounted, dtype)
         found[f"measures of tables {dtype}"] = partial(_measured_tables, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)

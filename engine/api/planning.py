@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing_for
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
-from engine.execution.sums import searched_options, sum_bytes, sum_memory, types_of_sums, with_sums
+from engine.execution.sums import searched_in_units, searched_options, sum_bytes, sum_memory, types_of_sums, with_sums
 from engine.execution.survey import computes, survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics, with_shape
@@ -28,6 +28,7 @@ from engine.model.system import available_memory
 from engine.planning.constants import CREATE_SECONDS, DEVICE_START, SEAL_SECONDS, START_SECONDS
 from engine.planning.cost_dijkstra import is_lattice
 from engine.planning.planner import ESTIMATES, choose, choose_type
+from engine.rows.sums import units_counted
 from engine.streaming.checkpoint import bound_to, resumable, resumes_half
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
@@ -84,10 +85,15 @@ def make_plan(
         bound = bound_to(found, options)
         types = types_of_sums(profile, options, found)
         inner = searched_options(graph, bound, types) if types else bound
+        per = units_counted(graph) if types else 0
+        stored = choose_type(_described(profile, bound), bound.dtype) if per else None
+        searched = profile.counted(per) if per else profile
         try:
-            plan = _plan(profile, inner, out, found, (bound, types), dropped=dropped)
+            plan = _plan(searched, inner, out, found, (bound, types, stored), dropped=dropped)
         except DoesNotFit as refusal:
             raise _with_ways_out(refusal, profile, options, out) from None
+    if stored is not None:
+        plan = searched_in_units(plan, per, stored, bound.cutoff)
     plan = with_sums(plan, graph, options, types) if types else plan
     return changed(with_fixed(plan, stored=out is not None), task=profile.task(options))
 
@@ -142,20 +148,21 @@ def _plan(
     options: Options,
     out: Path | None,
     found: Checkpoint | None,
-    wanted: tuple[Options, Mapping[str, WorkType]],
+    wanted: tuple[Options, Mapping[str, WorkType], tuple[WorkType, str] | None],
     *,
     dropped: bool,
 ) -> Plan:
     """Make the plan; ``options`` already agree with the checkpoint ``found``.
 
-    ``wanted`` are the options for the rows of the store, and the types of the sums along paths.  If there are sums,
-    ``options`` ask for the distances to all vertices instead, because the paths are found from these.  If rows are
-    ``dropped``, no store is written.
+    ``wanted`` are the options for the rows of the store, the types of the sums along paths, and the type of the store
+    with its reason, None if it is that in which rows are searched.  If there are sums, ``options`` ask for the
+    distances to all vertices instead, because the paths are found from these.  If rows are ``dropped``, no store is
+    written.
     """
-    original, (asked, types) = profile.graph, wanted
+    original, (asked, types, stored) = profile.graph, wanted
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
     problem = _problem(profile, rectangle, options, found)
-    kind, _ = choose_type(problem, options.dtype)
+    kind, _ = stored or choose_type(problem, options.dtype)
     columns = problem.columns
     if asked.also:
         columns = original.n if asked.targets is None else len(asked.targets)
@@ -282,10 +289,16 @@ def _check(graph: Graph, options: Options) -> None:
         )
 
 
+def _described(profile: GraphProfile, options: Options, rectangle: Rectangle | None = None) -> Problem:
+    """Return the facts about the graph and the request, whose ``rectangle`` is opened or that of ``options``."""
+    asked = options if rectangle is None else rectangle
+    rows, targets = (None if side is None else len(side) for side in (asked.sources, asked.targets))
+    return describe(profile, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
+
+
 def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, found: Checkpoint | None) -> Problem:
     """Return the facts about the graph and the request that planning needs, before the machine is surveyed."""
-    rows, targets = (None if side is None else len(side) for side in (rectangle.sources, rectangle.targets))
-    problem = describe(profile, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
+    problem = _described(profile, options, rectangle)
     hops = profile.hops if problem.unit else 0
     problem = changed(problem, half=resumes_half(found), hops=hops, permuted=rectangle.permuted)
     if options.algorithm == "partitioned" and problem.max_hops is None:

@@ -181,7 +181,7 @@ def needed(plan: Plan) -> list[ListedKernel]:
     use = "streamed" if plan.streaming is not None else plan.algorithm
     if use == "prepared":
         use = "partitioned"  # the list for "partitioned" has all kernels of "prepared", and a few more for rows
-    uses = f"{use} {plan.dtype}", *(f"{sums} {plan.dtype}" for sums in plan.sums)
+    uses = f"{use} {plan.searched}", *(f"{sums} {plan.searched}" for sums in plan.sums)
     return list(dict.fromkeys(listed for use in uses for listed in missing_for(use)))
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from engine.algorithms.context import SolveContext
 from engine.algorithms.registry import ON_PROCESSORS
 from engine.execution.in_memory_cuda import ON_DEVICE
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.algorithms import ALGORITHMS
-from engine.model.dtypes import SUM_TYPES
+from engine.model.dtypes import SUM_TYPES, WORK_TYPES
 from engine.model.problem import changed
+from engine.model.rows import Sink
 from engine.rows.summary import SummarySink
-from engine.rows.sums import FactSumSink, PathSums, SumSink
+from engine.rows.sums import FactSumSink, PathSums, SumSink, UncountedSink, cutoff_in_units
 from engine.streaming.checkpoint import Continued, RowCommits, StoredSolve, take_up_whole
 from storage.errors import Cancelled
 
@@ -24,16 +26,18 @@ def run(context: SolveContext) -> dict[str, object]:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
         NegativeCycle, DoesNotFit, SolveFailed: the algorithm raised it.
     """
-    graph, asked = context.profile.graph, context.rectangle
+    graph, asked, sink, summary = context.profile.graph, context.rectangle, context.sink, None
+    if context.facts:
+        sink = summary = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)
+    if context.plan.counted is not None:
+        context, sink = _in_units(context, sink)
+        graph, asked = context.profile.graph, context.rectangle
     # sums along paths need the distances to all vertices, even if only some targets are asked for
     profile, rectangle = context.profile.open(replace(asked, targets=None) if context.also else asked)
     on_device = context.plan.device == "cuda"
     if on_device and not rectangle.narrow:
         found = ON_DEVICE[context.plan.algorithm](context)
         return found.summary(graph.labels) if context.facts else {}
-    summary, sink = None, context.sink
-    if context.facts:
-        sink = summary = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)
     if context.also:
         # the types are those of the arrays, which a program that knew other types may have begun
         types = {name: SUM_TYPES[sums.dtype.name] for name, sums in context.also.items()}
@@ -48,6 +52,16 @@ def run(context: SolveContext) -> dict[str, object]:
     else:
         _on_processors(inner)
     return {} if summary is None else summary.summary(graph.labels)
+
+
+def _in_units(context: SolveContext, sink: Sink) -> tuple[SolveContext, Sink]:
+    """Return the context of the same solve in whole units, and the sink of its rows, which passes them on as floats."""
+    asked, (searched, per) = context.rectangle, cast("tuple[str, int]", context.plan.counted)
+    columns = asked.n if asked.targets is None else len(asked.targets)
+    floats = UncountedSink(sink, per, WORK_TYPES[searched], context.kind, columns)
+    plan = changed(context.plan, dtype=searched, counted=None)
+    rectangle = replace(asked, cutoff=cutoff_in_units(asked.cutoff, per))
+    return changed(context, profile=context.profile.counted(per), plan=plan, rectangle=rectangle), floats
 
 
 def _on_processors(context: SolveContext) -> None:

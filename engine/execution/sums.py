@@ -19,7 +19,15 @@ from engine.model.problem import Options
 from engine.planning.refusal import about_seconds
 from engine.rows.hops.hop_sums import LINE, hop_bytes
 from engine.rows.lane_sums import LANES, lane_bytes, side_by_side
-from engine.rows.sums import adds_whole, counts_hops, exactness, sum_types, sums_side_by_side
+from engine.rows.sums import (
+    adds_whole,
+    counts_hops,
+    cutoff_in_units,
+    exactness,
+    sum_types,
+    sums_side_by_side,
+    units_counted,
+)
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.format import COMPRESSIONS
@@ -49,6 +57,8 @@ BOUND_ENTRIES: Final = (32, 128)
 HOPS: Final = "sums of hops"
 WEIGHTS: Final = "sums of weights"
 WALKED: Final = "sums one by one"
+#: The use of the kernel that writes rows as floats which were searched in whole units.
+UNCOUNTED: Final = "floats of units"
 
 
 def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | None = None) -> dict[str, WorkType]:
@@ -147,7 +157,9 @@ def sum_memory(graph: Graph, options: Options, threads: int, types: Mapping[str,
     kinds = [kind.itemsize for kind in types.values()]
     sizes = sum(kinds)
     columns = _shape(graph, options)[1]
-    band = TILE_ROWS * (graph.n * WORK_TYPES["float64"].itemsize + 2 * columns * sizes)
+    # fractions may be held twice: in whole units, and as floats
+    row = WORK_TYPES["float64"].itemsize + (0 if graph.integral else WORK_TYPES["int32"].itemsize)
+    band = TILE_ROWS * (graph.n * row + 2 * columns * sizes)
     # rows that are walked over are summed in at least 4 bytes
     walked = sum(max(size, 4) for size in kinds)
     arcs, tree = graph.arcs * (walked + 8), graph.n * (16 + walked)
@@ -192,11 +204,14 @@ def _cuts_ties(graph: Graph, cutoff: float, per: int) -> bool:
     return (Fraction(repr(float(cutoff))) * per).denominator == 1 and bool((graph.weights == 0).any())
 
 
-def _why_unfit(graph: Graph, dtype: str) -> str:
-    """Return why distances of a type do not tell the paths of a graph; empty if they do, or if no type is asked for."""
-    if dtype == "float32":
+def _why_unfit(graph: Graph, dtype: str, per: int) -> str:
+    """Return why distances of a type do not tell the paths of a graph; empty if they do, or if no type is asked for.
+
+    ``per`` is that of :func:`engine.rows.sums.units_counted`.
+    """
+    if dtype == "float32" and not per:
         return "sums along paths need distances without rounding, and dtype float32 was asked for"
-    if not graph.integral and dtype not in ("auto", "float64"):
+    if not graph.integral and dtype not in ("auto", "float32", "float64"):
         return f"dtype {dtype} cannot be used: the weights are not whole numbers"
     if dtype == "float64" and graph.integral and not adds_whole(graph):
         return "sums along paths need distances without rounding, and float64 would round these: leave out the dtype"
@@ -207,7 +222,8 @@ def searched_options(graph: Graph, options: Options, types: Mapping[str, WorkTyp
     """Return the options of a solve that comes first: its distances show along which paths quantities are summed.
 
     That solve finds distances to all vertices, on processors, in a type and by an algorithm whose rounding does not
-    hide the paths.
+    hide the paths.  Fractions that can be counted in whole units are (``engine.rows.sums.units_counted``): the options
+    are then for a graph with these whole numbers as weights.
 
     Args:
         graph: the graph, with the quantities.
@@ -218,7 +234,8 @@ def searched_options(graph: Graph, options: Options, types: Mapping[str, WorkTyp
         InvalidRequest: sums along paths and another option exclude each other; the message says why.
         DoesNotFit: the sums alone take more memory than there is.
     """
-    found, unfit = exactness(graph), _why_unfit(graph, options.dtype)
+    found, per = exactness(graph), units_counted(graph)
+    unfit = _why_unfit(graph, options.dtype, per)
     for wrong, field, why in (
         (len(set(options.also)) < len(options.also), "also", "a quantity is named twice"),
         (options.device == "cuda", "device", "sums along paths are made by processors, and device cuda was asked for"),
@@ -228,13 +245,13 @@ def searched_options(graph: Graph, options: Options, types: Mapping[str, WorkTyp
         (options.cutoff is not None and bool((graph.weights < 0).any()), "cutoff",
          "with negative arcs a path within the cutoff may pass through vertices beyond it, so nothing is summed"),
         (bool(unfit), "dtype", unfit),
-        (found.rounded and options.algorithm not in ("auto", "dijkstra"), "algorithm",
+        (found.rounded and not per and options.algorithm not in ("auto", "dijkstra"), "algorithm",
          f"the weights are no multiples of a decimal unit, so only dijkstra finds distances that tell the paths, and "
          f"{options.algorithm} was asked for"),
     ):  # fmt: skip
         if wrong:
             raise InvalidRequest(why, field=field)
-    if options.cutoff is not None and _cuts_ties(graph, options.cutoff, found.per):
+    if options.cutoff is not None and not per and _cuts_ties(graph, options.cutoff, found.per):
         between = limit_on_paper(options.cutoff, graph.weights, graph.n)
         raise InvalidRequest(
             f"float64 rounds lengths that equal the cutoff, {options.cutoff:g}, to either side of it, and arcs of "
@@ -251,9 +268,25 @@ def searched_options(graph: Graph, options: Options, types: Mapping[str, WorkTyp
             needed=needed,
             available=machine.memory,
         )
+    inner = replace(options, targets=None, device="cpu")
+    if per:
+        return replace(inner, dtype="auto", cutoff=cutoff_in_units(options.cutoff, per))
     kind = options.dtype if graph.integral else "float64"
-    algorithm = "dijkstra" if found.rounded else options.algorithm
-    return replace(options, targets=None, device="cpu", dtype=kind, algorithm=algorithm)
+    return replace(inner, dtype=kind, algorithm="dijkstra" if found.rounded else options.algorithm)
+
+
+def searched_in_units(plan: Plan, per: int, stored: tuple[WorkType, str], cutoff: float | None) -> Plan:
+    """Return a plan for fractions, made from a plan for the same weights in whole units.
+
+    Args:
+        plan: the plan for the whole numbers, whose type its rows are searched in.
+        per: how many units make 1.
+        stored: the type of the distances in the store, and why it is safe.
+        cutoff: the cutoff that was asked for.
+    """
+    kind, reason = stored
+    why = f"{reason}; rows are searched in {plan.dtype} as multiples of {1 / per:g}, so that they tell the paths"
+    return replace(plan, dtype=kind.name, dtype_reason=why, cutoff=cutoff, counted=(plan.dtype, per))
 
 
 def with_sums(plan: Plan, graph: Graph, options: Options, types: Mapping[str, WorkType]) -> Plan:
@@ -289,6 +322,6 @@ def with_sums(plan: Plan, graph: Graph, options: Options, types: Mapping[str, Wo
         seconds=plan.seconds + phase.seconds,
         phases=(*plan.phases, phase),
         reason=plan.reason + more,
-        sums=_uses(graph, rows),
+        sums=(*_uses(graph, rows), *([] if plan.counted is None else [UNCOUNTED])),
         device_reason="the CPU, which alone sums along paths",
     )

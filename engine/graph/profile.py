@@ -11,6 +11,8 @@ import math
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from engine.graph.bound import arcs_bound, distance_bound
 from engine.graph.ordering import hop_radius, hops_across
 from engine.graph.partition import Dissection, Grain, Parts, dissect, find_parts
@@ -48,6 +50,7 @@ class GraphProfile:
         self._dissected: tuple[int, Dissection | None] = (-1, None)
         self._task: tuple[Options, tuple[str, str]] | None = None
         self._most_arcs: dict[int, int | None] = {}
+        self._counted: dict[int, GraphProfile] = {}
 
     @classmethod
     def of(cls, graph: Graph | GraphProfile) -> GraphProfile:
@@ -121,6 +124,17 @@ class GraphProfile:
     def reduced(self, h: Potentials) -> GraphProfile:
         """Return the graph with weights reduced by potentials ``h``, shape (n,)."""
         return GraphProfile(replace(self.graph, weights=reduced_weights(self.graph, h)), h)
+
+    def counted(self, per: int) -> GraphProfile:
+        """Return the graph with its weights in whole units, of which ``per`` make 1; it is kept.
+
+        Args:
+            per: see :func:`engine.rows.sums.units_counted`.
+        """
+        if per not in self._counted:
+            whole = np.rint(self.graph.weights * per).astype(np.int32)
+            self._counted[per] = GraphProfile(replace(self.graph, weights=whole))
+        return self._counted[per]
 
     def holds_reduced(self, kind: WorkType, max_hops: int | None = None) -> bool:
         """Return whether min-plus products over the graph use weights reduced by potentials, in O(m) time.

@@ -97,6 +97,8 @@ class Plan:
         semiring: name of the semiring, as in ``Options``; stored only where it is not min-plus.
         sums: how quantities are summed along the paths: the uses of the kernels for it, without the type of the
             distances (``engine.execution.kernel_list``); not stored.  Empty if nothing is summed.
+        counted: if fractions are searched in whole units, the type of these numbers, and how many units make 1; not
+            stored.  None where rows are searched in the type ``dtype``.
     """
 
     algorithm: str
@@ -125,6 +127,12 @@ class Plan:
     task: tuple[str, str] | tuple[()] = ()
     semiring: str = MIN_PLUS
     sums: tuple[str, ...] = ()
+    counted: tuple[str, int] | None = None
+
+    @property
+    def searched(self) -> str:
+        """The type in which rows are searched."""
+        return self.dtype if self.counted is None else self.counted[0]
 
     @property
     def execution(self) -> str:
@@ -134,7 +142,7 @@ class Plan:
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON types."""
         plan = asdict(self)
-        del plan["task"], plan["sums"]
+        del plan["task"], plan["sums"], plan["counted"]
         if self.semiring == MIN_PLUS:
             del plan["semiring"]
         plan["candidates"] = tuple(_stored(candidate) for candidate in plan["candidates"])

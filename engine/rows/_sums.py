@@ -138,6 +138,21 @@ def in_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def from_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
+    """Write distances that are counted in whole units as floats; each is rounded once or, as float32, twice.
+
+    Args:
+        rows: integers, shape (rows, n).
+        per: float64: the number of units that make 1.
+        unreachable: of the type of ``rows``: the value for *no path*.
+        out: floats, shape (rows, n), receives the distances, +inf where there is no path.
+    """
+    for i in range(len(rows)):
+        for j in range(rows.shape[1]):
+            out[i, j] = rows[i, j] / per if rows[i, j] != unreachable else np.inf
+
+
+@njit(nogil=True, cache=True)
 def _write_lone(out, none, source, columns):  # type: ignore[no-untyped-def]
     for k in range(out.shape[0]):
         out[k, :] = none

@@ -10,8 +10,10 @@ rounded sum equals the entry.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final, cast
 
 import numpy as np
@@ -82,6 +84,22 @@ def exactness(graph: Graph) -> Exactness:
         if np.array_equal(np.rint(weights * per) / per, weights):
             return Exactness(per, rounded=far)
     return Exactness(rounded=True)
+
+
+def units_counted(graph: Graph) -> int:
+    """Return how many units make 1 if all weights are fractions and multiples of a unit, and the lengths of all paths
+    fit int32 in this unit; else 0.
+
+    Raises:
+        InvalidRequest: some arcs are negative fractions.
+    """
+    per = exactness(graph).per
+    return per if _longest(graph, graph.weights) * per <= WORK_TYPES["int32"].largest else 0
+
+
+def cutoff_in_units(cutoff: float | None, per: int) -> float | None:
+    """Return the largest distance within a cutoff, on paper, in units of which ``per`` make 1; None for no cutoff."""
+    return None if cutoff is None else float(math.floor(Fraction(repr(float(cutoff))) * per))
 
 
 def adds_whole(graph: Graph) -> bool:
@@ -345,3 +363,31 @@ class FactSumSink(SumSink):
         """
         self._add(row, 0, block)
         cast("FactSink", self._sink).keep(row, block)
+
+
+class UncountedSink:
+    """A sink that takes distances in whole units, and passes them on as floats.  Several threads may write.
+
+    Args:
+        sink: receives the distances.
+        per: the number of units that make 1.
+        kind: the type of the distances that are written.
+        floats: the type of the distances that are passed on.
+        columns: the number of columns.
+    """
+
+    def __init__(self, sink: Sink, per: int, kind: WorkType, floats: WorkType, columns: int) -> None:
+        self._sink, self._per, self._none = sink, float(per), kind.sentinel()
+        self.tile = sink.tile
+        # these serve again and again, because the system clears new memory before it is used
+        self._places = KeptSpaces(lambda: (np.empty((self.tile[0], columns), floats.dtype),))
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Convert whole rows, shape (rows, columns), and pass them on; ``row`` is the number of the first one."""
+        from engine.rows._sums import from_units
+
+        with self._places.one() as (place,):
+            for start in range(0, len(block), len(place)):
+                part = block[start : start + len(place)]
+                from_units(part, self._per, self._none, place[: len(part)])
+                self._sink.write(row + start, column, place[: len(part)])

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.kernel_list import SUMMING, make_graph
 from engine.api.solve import make_plan
 from engine.execution import compiling, kernel_list
-from engine.execution.sums import HOPS, WALKED, WEIGHTS
+from engine.execution.sums import HOPS, UNCOUNTED, WALKED, WEIGHTS
 from engine.model.problem import Options
 from engine.model.progress import COMPILING
 from storage.graph.graph import Graph
@@ -37,7 +37,8 @@ def summed(kind: str, **options: object) -> Graph:
         ("whole", 16 + 4, (WEIGHTS, WALKED)),
         ("whole", 16 + 5, (WEIGHTS,)),
         ("whole", 3, (WEIGHTS, WALKED)),
-        ("decimals", 200, (WEIGHTS,)),
+        ("decimals", 200, (WEIGHTS, UNCOUNTED)),
+        ("far-decimals", 200, (WEIGHTS,)),
         ("fractions", 200, (WALKED,)),
         ("below", 200, (WALKED,)),
     ],
@@ -138,7 +139,9 @@ def test_no_solve_calls_a_kernel_that_sums_and_that_its_plan_does_not_name() -> 
         "whole,200,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_lone"},
         "whole,64,int32": {"number_vertices", "sum_lanes", "sum_lone"},
         "heavy,20,auto": {"number_vertices", "sum_lanes", "sum_along", "sum_lone"},
-        "decimals,83,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_along", "in_units", "sum_lone"},
+        "decimals,83,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_along", "from_units", "sum_lone"},
+        "heavy-decimals,64,float64": {"number_vertices", "sum_lanes", "from_units", "sum_lone"},
+        "far-decimals,83,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_along", "in_units", "sum_lone"},
         "whole,3,auto": {"number_vertices", "sum_along", "sum_lone"},
         "fractions,200,auto": {"sum_along"},
         "below,200,auto": {"sum_along"},

@@ -233,10 +233,17 @@ def test_the_plan_counts_the_sums():
 
 
 def test_a_cutoff_on_which_decimal_paths_end_is_refused_where_arcs_of_length_zero_join_vertices():
-    """One of two vertices at 0.3 may be cut off by rounding, although the path to the other leads through it."""
+    """One of two vertices at 0.3 may be cut off by rounding, although the path to the other leads through it.
+
+    Lengths that int32 holds in whole tenths are not rounded, so nothing is refused.
+    """
     arcs = [0, 1, 2, 0, 3, 4, 5], [1, 2, 6, 3, 4, 5, 6]
     more = {"n": 7, "directed": True, "quantities": {"q": [1, 1, 1, 100, 100, 100, 100]}}
-    graph, _ = build_graph(*arcs, [0.1, 0.2, 0, 0.3, 0, 0, 0], **more)
+    near, _ = build_graph(*arcs, [0.1, 0.2, 0, 0.3, 0, 0, 0], **more)
+    make_plan(near, Options(also=("q",), cutoff=0.3))
+    far = [*arcs[0], 6], [*arcs[1], 0]
+    far_more = more | {"quantities": {"q": [1, 1, 1, 100, 100, 100, 100, 1]}}
+    graph, _ = build_graph(*far, [0.1, 0.2, 0, 0.3, 0, 0, 0, 2e8], **far_more)
     with pytest.raises(InvalidRequest, match=r"such as 0\.35") as told:
         make_plan(graph, Options(also=("q",), cutoff=0.3))
     assert told.value.field == "cutoff"

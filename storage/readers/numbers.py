@@ -34,7 +34,8 @@ def parse_numbers(data: bytes, line: int, comments: str = "", *, what: str = "we
         except pl.exceptions.PolarsError:
             continue
         values: AnyArray = column.to_numpy()
-        if len(values) == count and column.null_count() == 0 and values.min() > -EXACT and values.max() < EXACT:
+        whole = len(values) == count and column.null_count() == 0
+        if whole and values.min() > -EXACT and values.max() < EXACT and not table.may_have_vanished(values, words):
             return values
     return _parse_words(data, line, comments, what)
 

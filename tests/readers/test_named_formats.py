@@ -202,6 +202,9 @@ def test_json_numbers_keep_their_digits(tmp_path: Path) -> None:
     refused(tmp_path, text % (2, 2, "9007199254740993"), "links[0]: weight 9007199254740993 is beyond 2^53")
     refused(tmp_path, text % (2, 2, "1e999"), "links[0]: weight '1e999' is beyond float64")
     refused(tmp_path, text % (2, 2, "9" * 5000), "is beyond float64")
+    refused(
+        tmp_path, text % (2, 2, "-1e-400"), "links[0]: weight '-1e-400' is so small that float64 would take it for 0"
+    )
     assert read(tmp_path, text % (2, 2, "Infinity"))[1].infinite_arcs == 1
 
 

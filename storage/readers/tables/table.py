@@ -157,7 +157,7 @@ class ArcTable:
         frame = self._parse_frame(data, separator, width, quotes)
         if frame is None or frame.height != rows or any(column.null_count() for column in frame):
             return None
-        return self._arrays(frame)
+        return self._arrays(frame, data)
 
     def _parse_frame(self, data: bytes, separator: str, width: int, quotes: bool) -> pl.DataFrame | None:
         import polars as pl
@@ -198,13 +198,13 @@ class ArcTable:
             return frame if layout.text or not as_text else _as_numbers(frame)
         return None
 
-    def _arrays(self, frame: pl.DataFrame) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
+    def _arrays(self, frame: pl.DataFrame, data: bytes) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
         layout = self.layout
         weights: AnyArray | None = None
         if layout.weight is not None:
             weights = frame.to_series(2).to_numpy()
             # NaN fails this comparison, too.  For whole numbers beyond 2^53, the line parser examines the text.
-            if not (weights.min() > -EXACT and weights.max() < EXACT):
+            if not (weights.min() > -EXACT and weights.max() < EXACT) or may_have_vanished(weights, data):
                 return None
         if self.labels is not None:
             ends = frame.to_series(0), frame.to_series(1)
@@ -341,6 +341,28 @@ def may_have_other_spellings(data: bytes) -> bool:
     found &= letters[1:-1] == ord("0")
     found &= letters[2:] > ord("/")
     return bool(found.any()) or (data[:1] == b"0" and data[1:2].isdigit())
+
+
+def may_have_vanished(values: AnyArray, data: bytes) -> bool:
+    """Return whether some number in ``data`` may be so small that float64 took it for 0; ``values`` are the numbers.
+
+    Only the texts of large negative exponents and of many zeros in a row are looked for, so the numbers may also be
+    larger, or lie in other columns: the line parser examines them.
+    """
+    if values.dtype.kind != "f" or values.all():
+        return False
+    # at most 199 zeros and the exponent -99 make 1e-299, which float64 holds
+    if b"0" * 200 in data:
+        return True
+    if b"-" not in data:
+        return False
+    letters = np.frombuffer(data + b"\n", np.uint8)
+    signs = np.flatnonzero(letters[1:-4] == ord("-")) + 1
+    signs = signs[letters[signs - 1] | 32 == ord("e")]  # capital letters lack the bit 32
+    signs = signs[letters[signs + 3] - ord("0") < 10]  # no difference of bytes is negative
+    first, second, fourth = (letters[signs + k] - ord("0") for k in (1, 2, 4))
+    # three digits, of which the first is no 0, or four
+    return bool(((first < 10) & (second < 10) & ((first > 0) | (fourth < 10))).any())
 
 
 def _as_numbers(frame: pl.DataFrame) -> pl.DataFrame | None:

@@ -95,6 +95,7 @@ def test_names_may_come_after_numbers(tmp_path: Path) -> None:
         ("1 2 5\n2 3 nan\n", "line 2: weight 'nan'"),
         ("1 2 5\n2 3 -inf\n", "line 2: weight '-inf'"),
         ("1 2 5\n2 3 1e309\n", "line 2: weight '1e309' is beyond float64"),
+        ("1 2 5\n2 3 1e-400\n", "line 2: weight '1e-400' is so small that float64 would take it for 0: give all"),
         ("1 2 5\n\n# x\n2 3 9007199254740993\n", "line 4: weight 9007199254740993 is beyond 2^53"),
         ("1 2 5.5\n2 3 9007199254740993\n", "line 2: weight 9007199254740993 is beyond 2^53"),
         ("1 2 5\n2 3 -9223372036854775808\n", "line 2: weight -9223372036854775808 is beyond 2^53"),

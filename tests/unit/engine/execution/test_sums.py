@@ -98,7 +98,7 @@ def check(kind, count, dtype):
     graph = replace(graph, quantities={"q": np.ones(graph.arcs, np.int32), "f": np.full(graph.arcs, 0.5)})
     options = Options(sources=tuple(range(int(count))), also=("q", "f"), device="cpu", dtype=dtype, threads=1)
     plan = make_plan(graph, options)
-    named = {(one.module, one.name, one.types) for use in plan.sums for one in used_by(f"{use} {plan.dtype}")}
+    named = {(one.module, one.name, one.types) for use in plan.sums for one in used_by(f"{use} {plan.searched}")}
     called, compile_it = set(), kernels.CompiledKernel.compile
 
     def told(self, signature):

@@ -298,3 +298,53 @@ def sum_lanes(block, graph, clusters, space, wanted):  # type: ignore[no-untyped
         if n + s < len(lanes[0]):
             lanes[0][n + s], lanes[1][n + s, 0] = FAR, -1
     return np.int64(lane), np.int64(v)
+
+
+@njit(nogil=True, cache=True)
+def sum_groups(searched, block, graph, clusters, space, wanted):  # type: ignore[no-untyped-def]
+    """Sum along the paths of rows of int32, 16 at a time.
+
+    Args:
+        searched: three entries: rows of distances, int32, shape (rows, n), ``FAR`` where there is no path; the rows of
+            each group, int64, shape (groups, 16); and their sources, of the same shape.
+        block, graph, clusters, space: as in :func:`sum_lanes`; of ``block`` the last two entries.
+        wanted: as in :func:`sum_lanes`, without the numbers of the rows.
+
+    Returns:
+        Group, lane and vertex of an entry that is not a shortest distance; -1, -1 and -1 if all are.
+    """
+    rows, groups, sources = searched
+    numbers, limited = block
+    columns, none, nothing, out, others = wanted
+    for g in range(len(groups)):
+        own = rows, groups[g], sources[g], numbers, limited
+        lane, v = sum_lanes(own, graph, clusters, space, (groups[g], columns, none, nothing, out, others))
+        if lane >= 0:
+            return np.int64(g), lane, v
+    return np.int64(-1), np.int64(-1), np.int64(-1)
+
+
+@njit(nogil=True, cache=True)
+def sum_groups_of(searched, kind, block, graph, clusters, space, wanted):  # type: ignore[no-untyped-def]
+    """Sum along the paths of rows of another type, 16 at a time.
+
+    Args:
+        searched, block, graph, clusters, space, wanted: as in :func:`sum_groups`.
+        kind: three entries: the number by which distances are multiplied before they are rounded, or None; the value
+            for *no path*; and int32, shape (16, n), work space.
+
+    Returns:
+        As :func:`sum_groups`; group, -2 and -2 if a distance is too large for int32.
+    """
+    rows, groups, sources = searched
+    (unit, unreachable, buffer), (numbers, limited) = kind, block
+    columns, none, nothing, out, others = wanted
+    lanes = np.arange(LANES)
+    for g in range(len(groups)):
+        if not whole_rows(rows, groups[g], unit, unreachable, buffer):
+            return np.int64(g), np.int64(-2), np.int64(-2)
+        own = buffer, lanes, sources[g], numbers, limited
+        lane, v = sum_lanes(own, graph, clusters, space, (groups[g], columns, none, nothing, out, others))
+        if lane >= 0:
+            return np.int64(g), lane, v
+    return np.int64(-1), np.int64(-1), np.int64(-1)

@@ -22,6 +22,9 @@ LANES: Final = 16
 FAR: Final = 2**30 - 1
 #: Fewer rows than this are summed one by one, which then takes less time than side by side.
 LEAST_ROWS: Final = 5
+#: At most this number of entries are summed in one call, which takes a tenth of a second.  A call holds no GIL, and
+#: threads that call often wait for it; a request to stop is noticed between calls.
+ENTRIES: Final = 2**24
 #: The largest cluster, in vertices; a cluster is a set of vertices that arcs of length zero join.  In graphs with a
 #: larger cluster, rows are summed one by one.
 CLUSTER: Final = 16
@@ -103,23 +106,26 @@ class LaneSums:
             How many of the rows ``which`` are summed; and row and vertex of an entry that is not a shortest distance,
             or -1 and -1.
         """
-        from engine.rows._lane_sums import sum_lanes, whole_rows
+        from engine.rows._lane_sums import sum_groups, sum_groups_of
 
         (sources, rows, none), count = searched, side_by_side(len(which), LANES)
         order, begins = by_nearness(which[:count], sources, rows, LANES), self._numbers[sources]
+        places = np.minimum(np.arange(-(-count // LANES) * LANES), count - 1)
+        groups, block = order[places].reshape(-1, LANES), (self._numbers, int(limited))
+        unit, most = None if rows.dtype.kind in "iu" else float(self._unit), max(1, ENTRIES // (LANES * self._n))
         with self._spaces.one() as (buffer, space):
-            for first in range(0, count, LANES):
-                some = order[np.minimum(np.arange(first, first + LANES), count - 1)]
-                own, numbers = rows, some
-                if rows.dtype != np.int32:
-                    unit = None if rows.dtype.kind in "iu" else float(self._unit)
-                    if not whole_rows(rows, some, unit, none, buffer):
-                        return 0, -1, -1
-                    own, numbers = buffer, np.arange(LANES)
-                block = own, numbers, begins[some], self._numbers, int(limited)
-                lane, v = sum_lanes(block, self._graph, self._clusters, space, (some, self._columns, *wanted))
+            for first in range(0, len(groups), most):
+                some = groups[first : first + most]
+                given = block, self._graph, self._clusters, space, (self._columns, *wanted)
+                if rows.dtype == np.int32:
+                    group, lane, v = sum_groups((rows, some, begins[some]), *given)
+                else:
+                    group, lane, v = sum_groups_of((rows, some, begins[some]), (unit, none, buffer), *given)
+                if lane < -1:
+                    return 0, -1, -1
                 if lane >= 0:
-                    return first, int(some[lane]), int(np.flatnonzero(self._numbers == v)[0])
+                    place = first + group
+                    return LANES * place, int(groups[place, lane]), int(np.flatnonzero(self._numbers == v)[0])
         return count, -1, -1
 
     def _new_space(self) -> tuple[Any, ...]:

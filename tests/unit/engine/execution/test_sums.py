@@ -55,12 +55,12 @@ def test_a_plan_names_how_its_rows_are_summed(kind: str, rows: int, uses: tuple[
 def test_the_kernels_that_sum_are_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, options = summed("whole"), Options(also=("q",), device="cpu")
     without = make_plan(graph, options)
-    monkeypatch.setattr(kernel_list, "missing", lambda found: [one for one in found if one.name == "sum_lanes"])
+    monkeypatch.setattr(kernel_list, "missing", lambda found: [one for one in found if one.name == "sum_groups_of"])
     monkeypatch.setattr(kernel_list, "_MISSING", {})
     monkeypatch.setattr(kernel_list, "_COMPLETE", set())
     plan = make_plan(graph, options)
     (lost,) = compiling.needed(plan)
-    assert lost.name == "sum_lanes"
+    assert lost.name == "sum_groups_of"
     predicted = next(phase.seconds for phase in plan.phases if phase.name == COMPILING)
     assert predicted == lost.seconds
     assert plan.seconds > without.seconds + 0.9 * lost.seconds
@@ -74,7 +74,7 @@ def test_a_kernel_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = compiling.needed(plan)
     assert len(found) == len(set(found))
     names = {one.name for one in found}
-    assert names >= {"sum_lanes", "sum_hops", "sum_along"}
+    assert names >= {"sum_groups_of", "sum_hops", "sum_along"}
 
 
 #: For each case of the command line, in a process that has called no kernel: solves with sums, and prints a line with
@@ -136,12 +136,12 @@ def test_no_solve_calls_a_kernel_that_sums_and_that_its_plan_does_not_name() -> 
         "unit,68,auto": {"sum_hops", "narrow_rows", "sum_along", "sum_lone"},
         "unit,25,int32": {"sum_hops", "narrow_rows", "sum_lone"},
         "unit,10,float64": {"sum_hops", "narrow_rows", "sum_lone"},
-        "whole,200,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_lone"},
-        "whole,64,int32": {"number_vertices", "sum_lanes", "sum_lone"},
-        "heavy,20,auto": {"number_vertices", "sum_lanes", "sum_along", "sum_lone"},
-        "decimals,83,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_along", "from_units", "sum_lone"},
-        "heavy-decimals,64,float64": {"number_vertices", "sum_lanes", "from_units", "sum_lone"},
-        "far-decimals,83,auto": {"number_vertices", "sum_lanes", "whole_rows", "sum_along", "in_units", "sum_lone"},
+        "whole,200,auto": {"number_vertices", "sum_groups_of", "sum_lone"},
+        "whole,64,int32": {"number_vertices", "sum_groups", "sum_lone"},
+        "heavy,20,auto": {"number_vertices", "sum_groups", "sum_along", "sum_lone"},
+        "decimals,83,auto": {"number_vertices", "sum_groups_of", "sum_along", "from_units", "sum_lone"},
+        "heavy-decimals,64,float64": {"number_vertices", "sum_groups", "from_units", "sum_lone"},
+        "far-decimals,83,auto": {"number_vertices", "sum_groups_of", "sum_along", "in_units", "sum_lone"},
         "whole,3,auto": {"number_vertices", "sum_along", "sum_lone"},
         "fractions,200,auto": {"sum_along"},
         "below,200,auto": {"sum_along"},

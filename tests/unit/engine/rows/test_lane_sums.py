@@ -85,9 +85,11 @@ def ways(graph: Graph, kind: str, *, limited: bool = False, targets: np.ndarray 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(12))
-def test_rows_side_by_side_are_summed_as_the_walk_sums_them(kind, seed):
+def test_rows_side_by_side_are_summed_as_the_walk_sums_them(kind, seed, monkeypatch):
+    """In one call, in a call for each 16 rows, or in a call for each 32."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     n = int(rng.integers(2, 90))
+    monkeypatch.setattr(lane_sums, "ENTRIES", (2**24, 1, 2 * LANES * n)[seed % 3])
     graph, limited = random_graph(rng, kind, n), bool(rng.integers(2))
     count = int(rng.integers(0, 8) * LANES + rng.integers(LEAST_ROWS, LANES + 1))
     sources = np.sort(rng.integers(0, n, count)) if rng.random() < 0.5 else rng.integers(0, n, count)
@@ -163,12 +165,15 @@ def test_rows_that_have_overflowed_are_refused(wraps):
     assert refused > 100
 
 
-def test_the_row_with_the_wrong_entry_is_named():
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_the_row_with_the_wrong_entry_is_named(dtype, calls, monkeypatch):
+    monkeypatch.setattr(lane_sums, "ENTRIES", LANES * 40 * (4 - calls))
     rng = np.random.default_rng(1)
     graph = random_graph(rng, "far", 40)
-    beside, _ = ways(graph, "int32")
+    beside, _ = ways(graph, dtype)
     sources = np.arange(40)
-    rows = typed(rows_from(graph, sources), "int32")
+    rows = typed(rows_from(graph, sources), dtype)
     for i in (0, 15, 16, 39):
         other = rows.copy()
         other[i, i] = 1

@@ -234,12 +234,14 @@ SMALL = 1 << 14
 
 
 @pytest.fixture
-def _frozen() -> Iterator[None]:
-    """Collections of garbage leave out what earlier tests of this process have made, which may take long to look at."""
+def _frozen() -> None:
+    """Collections of garbage leave out what earlier tests of this process have made, which may take long to look at.
+
+    It stays left out: tests/conftest.py has frozen all collected tests, and to look at these again takes every later
+    full collection half a second.
+    """
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def _read_seconds(path: Path, name: str | None) -> float:

@@ -15,8 +15,8 @@ from engine.model.problem import Options
 from storage.graph.graph import build_graph
 
 KINDS = ("directed", "undirected", "disconnected", "parallel", "zero", "single", "negative", "floats", "tree")
-#: Random graphs of each kind; 1,008 in all.
-EACH = 112
+#: Random graphs of each kind in every run, and by hand: 252, and 1,008.
+EACH, ALL = 28, 112
 
 
 def random_graph(kind, seed):
@@ -57,7 +57,17 @@ def expected(graph, dtype, unreachable):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_question_is_answered_as_scipy_does(tmp_path, kind):
-    for seed in range(EACH):
+    compare_with_scipy(kind, range(EACH), tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_question_about_a_thousand_is_answered_as_scipy_does(tmp_path, kind):
+    compare_with_scipy(kind, range(EACH, ALL), tmp_path)
+
+
+def compare_with_scipy(kind, seeds, tmp_path):
+    for seed in seeds:
         graph = random_graph(kind, seed)
         path = tmp_path / f"{kind}-{seed}"
         prepare(graph, path, Options(threads=1))

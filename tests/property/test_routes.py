@@ -108,11 +108,11 @@ def check_route(router: Router, source: int, target: int, shortest: float, seen:
     assert abs(found.length - float(stored)) <= (len(found.weights) + 1) * unit, told
 
 
-def test_routes_of_hundreds_of_random_graphs() -> None:
+def test_routes_of_a_hundred_random_graphs() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(300):
+    for seed in range(100):
         check(seed, seen)
-    assert seen["routes"] > 10_000
+    assert seen["routes"] > 3_000
     assert seen["refused"] < seen["routes"] / 100
 
 
@@ -120,6 +120,7 @@ def test_routes_of_hundreds_of_random_graphs() -> None:
 @pytest.mark.timeout(7200)
 def test_routes_of_ten_thousand_random_graphs() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(1_000, 11_000):
+    for seed in range(100, 10_100):
         check(seed, seen)
+    assert seen["routes"] > 300_000
     assert seen["refused"] < seen["routes"] / 100

@@ -176,7 +176,14 @@ def test_weights_at_the_ends_of_the_types_are_right_or_refused(case: tuple[int, 
 
 
 @pytest.mark.slow
-@settings(max_examples=120, **QUIET)
+@settings(max_examples=40, **QUIET)
+@given(st.one_of(whole_arcs(), decades(), ends()))
+def test_more_graphs_of_weights_that_are_hard_to_add(case: tuple[int, Arcs]) -> None:
+    check(*case)
+
+
+@pytest.mark.long
+@settings(max_examples=400, **QUIET)
 @given(st.one_of(whole_arcs(), decades(), ends()))
 def test_many_graphs_of_weights_that_are_hard_to_add(case: tuple[int, Arcs]) -> None:
     check(*case)

@@ -327,7 +327,7 @@ def test_a_link_cut_in_mid_round_costs_the_part_behind_it(two_networks: Networks
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize("workers", [2, pytest.param(8, marks=pytest.mark.long)])
 def test_other_numbers_of_workers(workers: int, tmp_path: Path) -> None:
     graph = sample(1000)
     with Processes(workers) as processes:

@@ -153,7 +153,7 @@ runner.work(runner._jobs.job(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("call", [60, 200, *(pytest.param(call, marks=pytest.mark.slow) for call in (20, 120))])
+@pytest.mark.parametrize("call", [60, 200, *(pytest.param(call, marks=pytest.mark.long) for call in (20, 120))])
 def test_a_runner_killed_and_its_job_gone_on_with_by_another(
     three: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: int
 ) -> None:

@@ -120,10 +120,11 @@ from engine.devices.cpu.backend import CpuBackend
 
 backend = CpuBackend(1)
 started = time.perf_counter()
-for dtype in ("uint16", "float32"):
+block = np.zeros((130, 130), "uint16")
+backend.relax(block, block.copy(), block.copy(), nonnegative=True)
+backend.close(block, nonnegative=True)
+for dtype in ("uint16", "float32"):  # the kernel that is compiled fastest, of which two forms are kept
     block = np.zeros((130, 130), dtype)
-    backend.relax(block, block.copy(), block.copy(), nonnegative=True)
-    backend.close(block, nonnegative=True)
     backend.transpose(block, block, lower=True)
 kernels = (cpu_relax._relax_items, cpu_relax.close_whole, cpu_relax._transpose_items)
 print(sum(sum(k.stats.cache_misses.values()) for k in kernels), sum(len(k.stats.cache_hits) for k in kernels))
@@ -138,8 +139,8 @@ def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
             [sys.executable, "-c", SECOND_START], env=environment, capture_output=True, text=True, check=True
         )
         counts.append([int(word) for word in run.stdout.split()])
-    assert counts[0][0] >= 6
-    assert counts[1] == [0, 6]
+    assert counts[0][0] >= 4
+    assert counts[1] == [0, 4]
 
 
 #: A baseline x86, AVX2 with and without fused multiply-adds: the widths that this machine's own choice hides.  CI takes

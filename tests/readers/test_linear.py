@@ -268,10 +268,10 @@ def test_readers_are_linear(tmp_path: Path, name: str | None) -> None:
     for begin in beginnings:
         for pump in PUMPS:
             seconds = []
-            for factor in (1, 2, 4, 8):
+            for factor in (1, 8):
                 path.write_bytes(begin + pump * (factor * small // len(pump)) + b"\nx\n")
-                seconds.append(min(_read_seconds(path, name) for _ in range(2 if factor in (1, 8) else 1)))
+                seconds.append(min(_read_seconds(path, name) for _ in range(2)))
             most = 20 * max(seconds[0], 0.01)
-            if seconds[3] > most:  # threads of this process may have done something else; a square stays one
-                seconds[3] = min(_read_seconds(path, name) for _ in range(5))
-            assert seconds[3] <= most, (name, begin, pump, seconds)
+            if seconds[1] > most:  # threads of this process may have done something else; a square stays one
+                seconds[1] = min(_read_seconds(path, name) for _ in range(5))
+            assert seconds[1] <= most, (name, begin, pump, seconds)

@@ -48,6 +48,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path.parent, len(ranks)))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _out_of_sight() -> Iterator[None]:
+    """Collections of garbage leave out what earlier files have made and kept, which is millions of objects.
+
+    The syntax trees of all modules, which the tests of the house rules keep, and compiled kernels stay for the rest of
+    the process.  A test that collects garbage to see what is left would wait two seconds for it.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The real graphs with known answers: APSP_DATA, or shared/data beside the repository.

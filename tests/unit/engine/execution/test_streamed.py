@@ -30,6 +30,7 @@ from engine.streaming.progress_record import levels_of, progress_of
 from storage import threads
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
 from storage.graph.graph import Graph, build_graph
+from storage.matrix import grid
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix
 from storage.matrix.working import find_checkpoint, open_working
@@ -155,19 +156,18 @@ def test_each_process_has_other_devices_and_another_cut(tmp_path, eager, monkeyp
     same(expected(graph, tmp_path), path)
 
 
-@pytest.mark.parametrize(
-    ("directed", "tier"),
-    [
-        (True, "store"),
-        (False, "host"),
-        pytest.param(True, "host", marks=pytest.mark.long),
-        pytest.param(False, "store", marks=pytest.mark.long),
-    ],
-)
-def test_columns_of_several_tiles(tmp_path, tier, directed):
-    graph = sample(4200, directed=directed)  # two tiles across in float64
-    plan = plan_for(graph, tier, 512, 1024, "float64")
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("tier", ["host", "store"])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_columns_of_several_tiles(tmp_path, monkeypatch, tier, directed, small):
+    """Two tiles across in float64, of the usual size or an eighth of its width."""
+    if small:
+        monkeypatch.setattr(grid, "SEGMENT_BYTES", grid.SEGMENT_BYTES // 8)
+    graph = sample(525 if small else 4200, directed=directed)
+    plan = plan_for(graph, tier, *((64, 128) if small else (512, 1024)), "float64")
     solve_to_store(graph, Options(dtype="float64"), tmp_path / "d.zarr", plan=plan)
+    with open_matrix(tmp_path / "d.zarr") as matrix:
+        assert matrix.grid.counts[1] == 2
     same(expected(graph, tmp_path, "float64"), tmp_path / "d.zarr")
 
 

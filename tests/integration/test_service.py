@@ -291,7 +291,7 @@ def test_uploads_do_not_fill_memory(live: LiveService, roads: dict):
 def test_jobs_survive_a_stop_of_the_service(tmp_path: Path, number: signal.Signals):
     data = tmp_path / "data"
     with LiveService(data, APSP_RUNNER_NICE="0") as service:
-        graph = service.upload(grid(64))
+        graph = service.upload(grid(52))
         running = service.submit(graph["id"], **SOME_SECONDS)["id"]
         waiting = service.submit(graph["id"], sources=[0, 1])["id"]
         assert service.wait(running, phase="relax")["phase"] == "relax"

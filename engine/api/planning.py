@@ -10,7 +10,15 @@ from pathlib import Path
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing_for
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
-from engine.execution.sums import searched_in_units, searched_options, sum_bytes, sum_memory, types_of_sums, with_sums
+from engine.execution.sums import (
+    searched_in_units,
+    searched_options,
+    sum_bytes,
+    sum_memory,
+    types_of_sums,
+    units_searched,
+    with_sums,
+)
 from engine.execution.survey import computes, survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics, with_shape
@@ -28,7 +36,6 @@ from engine.model.system import available_memory
 from engine.planning.constants import CREATE_SECONDS, DEVICE_START, SEAL_SECONDS, START_SECONDS
 from engine.planning.cost_dijkstra import is_lattice
 from engine.planning.planner import ESTIMATES, choose, choose_type
-from engine.rows.sums import units_counted
 from engine.streaming.checkpoint import bound_to, resumable, resumes_half
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
@@ -84,8 +91,8 @@ def make_plan(
         graph = profile.graph
         bound = bound_to(found, options)
         types = types_of_sums(profile, options, found)
-        inner = searched_options(graph, bound, types) if types else bound
-        per = units_counted(graph) if types else 0
+        per = units_searched(graph, bound.cutoff, found) if types else 0
+        inner = searched_options(graph, bound, types, per) if types else bound
         stored = choose_type(_described(profile, bound), bound.dtype) if per else None
         searched = profile.counted(per) if per else profile
         try:

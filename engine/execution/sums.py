@@ -207,7 +207,7 @@ def _cuts_ties(graph: Graph, cutoff: float, per: int) -> bool:
 def _why_unfit(graph: Graph, dtype: str, per: int) -> str:
     """Return why distances of a type do not tell the paths of a graph; empty if they do, or if no type is asked for.
 
-    ``per`` is that of :func:`engine.rows.sums.units_counted`.
+    ``per`` is that of :func:`units_searched`.
     """
     if dtype == "float32" and not per:
         return "sums along paths need distances without rounding, and dtype float32 was asked for"
@@ -218,23 +218,42 @@ def _why_unfit(graph: Graph, dtype: str, per: int) -> str:
     return ""
 
 
-def searched_options(graph: Graph, options: Options, types: Mapping[str, WorkType]) -> Options:
+def units_searched(graph: Graph, cutoff: float | None, found: Checkpoint | None) -> int:
+    """Return how many units make 1 if rows are searched in whole units (``engine.rows.sums.units_counted``), else 0.
+
+    Earlier versions compared rounded lengths with the cutoff, so they may have left out lengths that equal it on paper.
+    A solve that goes on with their rows does the same, so that all rows of a matrix keep one rule.
+
+    Args:
+        graph: the graph, with the quantities.
+        cutoff: the cutoff that was asked for; None for no limit.
+        found: the checkpoint from which the solve would resume; None if there is none.
+
+    Raises:
+        InvalidRequest: some arcs are negative fractions.
+    """
+    rounded = found is not None and found.identity["type"] == "float64" and "per" not in found.record
+    return 0 if rounded and cutoff is not None else units_counted(graph)
+
+
+def searched_options(graph: Graph, options: Options, types: Mapping[str, WorkType], per: int) -> Options:
     """Return the options of a solve that comes first: its distances show along which paths quantities are summed.
 
     That solve finds distances to all vertices, on processors, in a type and by an algorithm whose rounding does not
-    hide the paths.  Fractions that can be counted in whole units are (``engine.rows.sums.units_counted``): the options
-    are then for a graph with these whole numbers as weights.
+    hide the paths.  If fractions are searched in whole units, the options are for a graph with these whole numbers as
+    weights.
 
     Args:
         graph: the graph, with the quantities.
         options: what was asked.
         types: the type of the sums of each quantity.
+        per: how many units make 1 (:func:`units_searched`); 0 if weights are searched as they are.
 
     Raises:
         InvalidRequest: sums along paths and another option exclude each other; the message says why.
         DoesNotFit: the sums alone take more memory than there is.
     """
-    found, per = exactness(graph), units_counted(graph)
+    found = exactness(graph)
     unfit = _why_unfit(graph, options.dtype, per)
     for wrong, field, why in (
         (len(set(options.also)) < len(options.also), "also", "a quantity is named twice"),

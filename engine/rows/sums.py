@@ -98,8 +98,12 @@ def units_counted(graph: Graph) -> int:
 
 
 def cutoff_in_units(cutoff: float | None, per: int) -> float | None:
-    """Return the largest distance within a cutoff, on paper, in units of which ``per`` make 1; None for no cutoff."""
-    return None if cutoff is None else float(math.floor(Fraction(repr(float(cutoff))) * per))
+    """Return the largest distance within a cutoff, on paper, in the units of :func:`units_counted`, or None."""
+    if cutoff is None:
+        return None
+    # floats hold multiples of a power of two exactly, but are written in fewer digits than some of these have
+    paper = Fraction(repr(float(cutoff))) if per % 10 == 0 else Fraction(cutoff)
+    return float(min(math.floor(paper * per), int(WORK_TYPES["int32"].largest)))
 
 
 def adds_whole(graph: Graph) -> bool:

@@ -61,6 +61,8 @@ class Journal:
     def __init__(self, writer: WorkingMatrix, plan: Plan, seconds: Callable[[], Mapping[str, float]]) -> None:
         found = writer.record() or {}
         self.writer, self._plan, self._seconds = writer, plan.to_dict(), seconds
+        # in the record, "per" says that the cutoff counts in whole units (``engine.execution.sums.units_searched``)
+        self._units: dict[str, object] = {} if plan.counted is None else {"per": plan.counted[1]}
         self.before: dict[str, float] = dict(found.get("seconds", {}))
         self._lock = threading.Lock()
         self._began = self._last = time.monotonic()
@@ -110,7 +112,8 @@ class Journal:
             self.lower({**record, "potentials": self.potentials, "levels": [[-1, stripes]]})
 
     def _record(self, progress: Mapping[str, object]) -> dict[str, object]:
-        known = {"potentials": self.potentials} if progress["kind"] in LOWERED_KINDS else {}
+        reduced = {"potentials": self.potentials} if progress["kind"] in LOWERED_KINDS else {}
+        known = {**self._units, **reduced}
         return {"algorithm": self._plan["algorithm"], **known, **progress, "plan": self._plan, "seconds": self.total()}
 
     def total(self) -> dict[str, float]:

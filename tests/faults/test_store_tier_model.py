@@ -185,7 +185,7 @@ class Process:
         self.told = f"{self.tier} {cut}{kind}{' reduced' if mark else ''}"
         self.mark, self.chance = mark, chance
         self.last = self.streaming.last(N)
-        plan = SimpleNamespace(algorithm="blocked-floyd-warshall", dtype="int32", streaming=None)
+        plan = SimpleNamespace(algorithm="blocked-floyd-warshall", dtype="int32", streaming=None, counted=None)
         plan.to_dict = lambda: {"algorithm": plan.algorithm}
         self.writer = open_working(path, self.world.graph, MatrixSpec("int32", int(KIND.unreachable)), resume=True)
         self.upper = bool((self.writer.record() or {}).get("symmetric"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from engine.algorithms import dijkstra as searches
-from engine.api import verify
+from engine.api import planning, verify
 from engine.api.solve import make_plan, solve_to_store
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
@@ -67,11 +67,41 @@ def test_rows_become_the_nearest_floats(searched: str, floats: str, per: int) ->
 
 
 @pytest.mark.parametrize(
-    ("cutoff", "per", "units"), [(0.3, 10, 3), (0.29, 10, 2), (0.7, 10, 7), (5, 4, 20), (1e300, 10, 1e301)]
+    ("cutoff", "per", "units"),
+    [
+        (0.3, 10, 3),
+        (0.29, 10, 2),
+        (0.7, 10, 7),
+        (5, 4, 20),
+        (1e300, 10, 2**30 - 2),  # no length is longer
+        (1.7e308, 10**9, 2**30 - 2),
+    ],
 )
 def test_a_cutoff_counts_on_paper(cutoff: float, per: int, units: float) -> None:
     assert cutoff_in_units(cutoff, per) == units
     assert cutoff_in_units(None, per) is None
+
+
+@pytest.mark.parametrize("per", [*(10**power for power in range(10)), *(2**power for power in range(1, 31))])
+def test_a_cutoff_admits_the_length_that_it_is_the_nearest_float_of(per: int) -> None:
+    """Floats are written in at most 17 digits, and multiples of 2^-25 have more."""
+    for units in (1, 2, 3, 7, 1000, per % 2**30 + 1, *np.random.default_rng(per).integers(1, 2**30 - 1, 200).tolist()):
+        cutoff = float(Fraction(units, per))
+        assert cutoff_in_units(cutoff, per) == units
+        assert cutoff_in_units(np.nextafter(cutoff, 0), per) == units - 1
+        assert cutoff_in_units(np.nextafter(cutoff, np.inf), per) == units
+
+
+@pytest.mark.parametrize("unit", [0.1, 2.0**-12, 2.0**-25, 1 + 2.0**-20, 2.0**-30])
+@pytest.mark.parametrize("cutoff", [1, 2, 3, None])
+def test_vertices_at_the_cutoff_are_reached(tmp_path: Path, unit: float, cutoff: int | None) -> None:
+    graph, _ = build_graph([0, 1, 2], [1, 2, 3], [unit] * 3, n=4, directed=True, quantities={"q": [1, 2, 4]})
+    last = 1.7e308 if cutoff is None else {0.1: cutoff / 10}.get(unit, unit * cutoff)
+    options = Options(also=("q",), cutoff=last)
+    solve_to_store(graph, options, tmp_path / "d.zarr")
+    with open_matrix(tmp_path / "d.zarr") as found:
+        assert np.isfinite(found.rows([0])).sum() == 1 + (cutoff or 3)
+        assert found.also["q"].rows([0])[0, : 1 + (cutoff or 3)].tolist() == [0, 1, 3, 7][: 1 + (cutoff or 3)]
 
 
 def test_sums_leave_the_type_and_the_size_of_the_distances() -> None:
@@ -124,13 +154,18 @@ class Stop(Monitor):
         return self._left <= 0
 
 
-@pytest.mark.parametrize("dtype", ["auto", "float64"])
-def test_a_stopped_solve_goes_on_in_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+def begin_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stopped solves commit, however short they are, and search few rows at a time."""
     monkeypatch.setattr(checkpoint, "WORTH", 0.0)
     monkeypatch.setattr(searches, "BATCH_SECONDS", 0.0)
     monkeypatch.setattr(searches, "BUSY_SECONDS", 0.0)
     monkeypatch.setattr(searches, "FIRST_ENTRIES", 0)
     monkeypatch.setattr(searches, "BUSY_ENTRIES", 0)
+
+
+@pytest.mark.parametrize("dtype", ["auto", "float64"])
+def test_a_stopped_solve_goes_on_in_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    begin_early(monkeypatch)
     n, m = 1500, 4000
     graph = graph_of(np.random.default_rng(2).integers(1, 90, m) / 10, n)
     options, path = Options(also=("q",), dtype=dtype, algorithm="dijkstra", threads=1), tmp_path / "d.zarr"
@@ -143,3 +178,27 @@ def test_a_stopped_solve_goes_on_in_units(tmp_path: Path, monkeypatch: pytest.Mo
         assert np.array_equal(found.rows(range(n)), wanted.rows(range(n)))
         assert np.array_equal(found.also["q"].rows(range(n)), wanted.also["q"].rows(range(n)))
         assert found.summary == wanted.summary
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_cutoff_keeps_its_rule_when_a_solve_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool
+) -> None:
+    """Earlier versions compared rounded lengths with the cutoff; a store that they began has this rule in all rows."""
+    begin_early(monkeypatch)
+    n, m, path = 1500, 4000, tmp_path / "d.zarr"
+    graph = graph_of(np.random.default_rng(2).integers(1, 90, m) / 10, n)
+    options = Options(also=("q",), dtype="float64", algorithm="dijkstra", threads=1, cutoff=4.7)
+    with monkeypatch.context() as before:
+        if earlier:
+            before.setattr(planning, "units_searched", lambda *_: 0)
+        with pytest.raises(Cancelled):
+            solve_to_store(graph, options, path, monitor=Stop(1))
+        solve_to_store(graph, options, tmp_path / "once.zarr")
+    solve_to_store(graph, Options(also=("q",), cutoff=4.7), path, resume=True)
+    solve_to_store(graph, options, tmp_path / "paper.zarr")
+    with open_matrix(path) as found, open_matrix(tmp_path / "once.zarr") as wanted:
+        assert np.array_equal(found.rows(range(n)), wanted.rows(range(n)))
+        assert np.array_equal(found.also["q"].rows(range(n)), wanted.also["q"].rows(range(n)))
+        with open_matrix(tmp_path / "paper.zarr") as paper:
+            assert (wanted.summary["reached"] < paper.summary["reached"]) == earlier

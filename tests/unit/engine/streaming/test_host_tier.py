@@ -38,7 +38,7 @@ def test_after_an_fsync_that_failed_nothing_is_recorded(tmp_path: Path, monkeypa
         real(path)
 
     monkeypatch.setattr(direct, "settle_file", settle)
-    plan = SimpleNamespace(to_dict=lambda: {"algorithm": "blocked-floyd-warshall"})
+    plan = SimpleNamespace(to_dict=lambda: {"algorithm": "blocked-floyd-warshall"}, counted=None)
     with open_working(tmp_path / "d.zarr", graph, MatrixSpec("int32", int(KIND.unreachable))) as writer:
         journal = Journal(writer, plan, dict)  # type: ignore[arg-type]
         with KeptHostTier(matrix, TILING, journal) as tier, tier:

@@ -222,16 +222,16 @@ def _summing(use: str, dtype: str) -> None:
             sums.of(sources[:count], rows[:count])
 
 
-def _uncounted(dtype: str) -> None:
+def _floats_of_units(dtype: str) -> None:
     """Write rows that were searched in whole units as floats."""
     from engine.model.dtypes import WORK_TYPES
     from engine.model.rows import ArraySink
-    from engine.rows.sums import UncountedSink
+    from engine.rows.floats import UnitsToFloats
 
     kind = WORK_TYPES[dtype]
     for floats in ("float32", "float64"):
         sink = ArraySink((2, 3), floats)
-        UncountedSink(sink, 10, kind, WORK_TYPES[floats], 3).write(0, 0, np.ones((2, 3), dtype))
+        UnitsToFloats(sink, 10, kind, WORK_TYPES[floats], 3).write(0, 0, np.ones((2, 3), dtype))
 
 
 def _measured_tables(dtype: str) -> None:
@@ -366,7 +366,7 @@ def uses() -> dict[str, Callable[[], None]]:
             found[f"sums {dtype}"] = partial(_sums, dtype)
             found |= {f"{use} {dtype}": partial(_summing, use, dtype) for use in SUMMING}
         if dtype in ("uint16", "int32"):
-            found[f"floats of units {dtype}"] = partial(_uncounted, dtype)
+            found[f"floats of units {dtype}"] = partial(_floats_of_units, dtype)
         found[f"measures of tables {dtype}"] = partial(_measured_tables, dtype)
         if dtype != "uint16":
             found[f"negative {dtype}"] = partial(_below, dtype)

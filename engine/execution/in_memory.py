@@ -13,8 +13,9 @@ from engine.model.algorithms import ALGORITHMS
 from engine.model.dtypes import SUM_TYPES, WORK_TYPES
 from engine.model.problem import changed
 from engine.model.rows import Sink
+from engine.rows.floats import UnitsToFloats
 from engine.rows.summary import SummarySink
-from engine.rows.sums import FactSumSink, PathSums, SumSink, UncountedSink, cutoff_in_units
+from engine.rows.sums import FactSumSink, PathSums, SumSink, cutoff_in_units
 from engine.streaming.checkpoint import Continued, RowCommits, StoredSolve, take_up_whole
 from storage.errors import Cancelled
 
@@ -58,7 +59,7 @@ def _in_units(context: SolveContext, sink: Sink) -> tuple[SolveContext, Sink]:
     """Return the context of the same solve in whole units, and the sink of its rows, which passes them on as floats."""
     asked, (searched, per) = context.rectangle, cast("tuple[str, int]", context.plan.counted)
     columns = asked.n if asked.targets is None else len(asked.targets)
-    floats = UncountedSink(sink, per, WORK_TYPES[searched], context.kind, columns)
+    floats = UnitsToFloats(sink, per, WORK_TYPES[searched], context.kind, columns)
     plan = changed(context.plan, dtype=searched, counted=None)
     rectangle = replace(asked, cutoff=cutoff_in_units(asked.cutoff, per))
     return changed(context, profile=context.profile.counted(per), plan=plan, rectangle=rectangle), floats

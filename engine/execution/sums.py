@@ -58,7 +58,7 @@ HOPS: Final = "sums of hops"
 WEIGHTS: Final = "sums of weights"
 WALKED: Final = "sums one by one"
 #: The use of the kernel that writes rows as floats which were searched in whole units.
-UNCOUNTED: Final = "floats of units"
+FLOATS: Final = "floats of units"
 
 
 def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | None = None) -> dict[str, WorkType]:
@@ -341,6 +341,6 @@ def with_sums(plan: Plan, graph: Graph, options: Options, types: Mapping[str, Wo
         seconds=plan.seconds + phase.seconds,
         phases=(*plan.phases, phase),
         reason=plan.reason + more,
-        sums=(*_uses(graph, rows), *([] if plan.counted is None else [UNCOUNTED])),
+        sums=(*_uses(graph, rows), *([] if plan.counted is None else [FLOATS])),
         device_reason="the CPU, which alone sums along paths",
     )

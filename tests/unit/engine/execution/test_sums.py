@@ -14,7 +14,7 @@ import pytest
 from benchmarks.kernel_list import SUMMING, make_graph
 from engine.api.solve import make_plan
 from engine.execution import compiling, kernel_list
-from engine.execution.sums import HOPS, UNCOUNTED, WALKED, WEIGHTS
+from engine.execution.sums import FLOATS, HOPS, WALKED, WEIGHTS
 from engine.model.problem import Options
 from engine.model.progress import COMPILING
 from storage.graph.graph import Graph
@@ -37,7 +37,7 @@ def summed(kind: str, **options: object) -> Graph:
         ("whole", 16 + 4, (WEIGHTS, WALKED)),
         ("whole", 16 + 5, (WEIGHTS,)),
         ("whole", 3, (WEIGHTS, WALKED)),
-        ("decimals", 200, (WEIGHTS, UNCOUNTED)),
+        ("decimals", 200, (WEIGHTS, FLOATS)),
         ("far-decimals", 200, (WEIGHTS,)),
         ("fractions", 200, (WALKED,)),
         ("below", 200, (WALKED,)),

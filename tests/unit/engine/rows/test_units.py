@@ -16,7 +16,8 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink
-from engine.rows.sums import UncountedSink, cutoff_in_units, units_counted
+from engine.rows.floats import UnitsToFloats
+from engine.rows.sums import cutoff_in_units, units_counted
 from engine.streaming import checkpoint
 from storage.errors import Cancelled
 from storage.graph.graph import Graph, build_graph
@@ -61,7 +62,7 @@ def test_rows_become_the_nearest_floats(searched: str, floats: str, per: int) ->
     rows = draw.integers(0, int(kind.largest) + 1, (150, 7)).astype(kind.dtype)  # several tiles of rows
     rows[draw.random(rows.shape) < 0.2] = kind.sentinel()
     sink = ArraySink((160, 7), floats)
-    UncountedSink(sink, per, kind, WORK_TYPES[floats], 7).write(10, 0, rows)
+    UnitsToFloats(sink, per, kind, WORK_TYPES[floats], 7).write(10, 0, rows)
     exact = [[np.inf if v == kind.sentinel() else float(Fraction(int(v), per)) for v in row] for row in rows]
     assert np.array_equal(sink.array[10:], np.array(exact).astype(floats))
 

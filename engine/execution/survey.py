@@ -32,8 +32,8 @@ _COMPUTES: Final = set[str]()
 MOMENT: Final = 0.1
 MUCH: Final = 4 * 2**30
 #: What was read last: when, by ``time.monotonic``; the control groups with a quota of processor time; the bytes of
-#: memory that this process may use; and those that it held.
-_SEEN: Final = list[tuple[float, tuple[str, ...], int, int]]()
+#: memory that this process may use; those that it held; and for little work the machines, by the number of threads.
+_SEEN: Final = list[tuple[float, tuple[str, ...], int, int, dict[int | None, Machine]]]()
 
 #: Bytes a second written to a store on a disk, summary and checksums included.
 WRITE_RATE = 8.0e8
@@ -61,12 +61,16 @@ def survey(
         device: the option ``device``; if it is ``cpu``, no GPU is looked for.
         device_memory: the user's budget of the GPU's memory in bytes.
         little: whether the work takes so little memory that, without a budget, the memory which the process held a
-            moment ago tells whether there is enough.
+            moment ago tells whether there is enough, and so little time that the processors of a moment ago are enough
+            to know.
 
     Raises:
         InvalidRequest: more threads than processors.
     """
-    groups, known, before = _recent()
+    groups, known, before, machines = _recent()
+    alike = little and memory is None and out is None and device == "cpu"
+    if alike and threads in machines:
+        return machines[threads]
     most = usable_processors(groups)
     count = threads or most
     if count > most:
@@ -75,11 +79,11 @@ def survey(
     held = before if before and little and memory is None else resident_bytes()
     free = known or available_memory(groups) + held
     if not known:
-        _SEEN[:] = [(time.monotonic(), with_quota(groups), free, held)]
+        _SEEN[:] = [(time.monotonic(), with_quota(groups), free, held, machines)]
     # every estimate counts the bytes of kernels, so those that this process has loaded are not counted as resident
     first = FIRST_KERNELS if "engine.graph._walks" in sys.modules else 0
     resident = max(0, held - (KERNELS if computes() else first))
-    return Machine(
+    machine = Machine(
         threads=count,
         memory=free if memory is None else min(memory, free),
         resident=resident,
@@ -91,6 +95,9 @@ def survey(
         no_cuda=no_cuda,
         free=free,
     )
+    if alike and computes():  # until kernels are loaded, their bytes are not told from those of the process
+        machines[threads] = machine
+    return machine
 
 
 def _write_rate(folder: Path, threads: int) -> float:
@@ -98,17 +105,17 @@ def _write_rate(folder: Path, threads: int) -> float:
     return MEMORY_WRITE_RATE * min(threads, WRITING_THREADS) if in_memory(folder) else WRITE_RATE
 
 
-def _recent() -> tuple[tuple[str, ...], int, int]:
-    """Return the control groups that limit the processors of this process, the memory that it may use, and the memory
-    that it held, if they were read a moment ago and the first memory is much; else all its control groups, and 0 in
-    place of both numbers.
+def _recent() -> tuple[tuple[str, ...], int, int, dict[int | None, Machine]]:
+    """Return the control groups that limit the processors of this process, the memory that it may use, the memory that
+    it held, and the machines of little work, if they were read a moment ago and the first memory is much; else all its
+    control groups, 0 in place of both numbers, and no machines.
 
     Reading it takes longer than all other planning of a small graph.  What this process itself takes in the meantime
     leaves the sum of the memory that is free and the memory that the process holds as it was.
     """
     if _SEEN and time.monotonic() - _SEEN[0][0] < MOMENT and _SEEN[0][2] > MUCH:
         return _SEEN[0][1:]
-    return control_groups(), 0, 0
+    return control_groups(), 0, 0, {}
 
 
 def computes() -> bool:

@@ -86,7 +86,8 @@ class Centrality:
         endpoints: bool = False,
         decimal: bool = True,
     ) -> None:
-        options, graph = given_options(options), GraphProfile.of(graph).graph
+        # most of a profile would not be used
+        options, graph = given_options(options), graph if isinstance(graph, Graph) else GraphProfile.of(graph).graph
         check_flags(arcs=arcs, normalized=normalized, endpoints=endpoints)
         check_options(options)
         check_lengths(graph)

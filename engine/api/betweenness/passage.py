@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -31,6 +32,7 @@ Indices = npt.NDArray[np.int64]
 
 #: Options of a solve that counting shortest paths does not support.
 _NOT_HERE: Final = ("algorithm", "dtype", "max_hops", "cutoff", "executor", "scheduler")
+_given: Final = attrgetter(*_NOT_HERE)
 #: A trial, which predicts the time from a few timed searches, is made only if all searches visit more vertices and arcs
 #: than this.
 LITTLE: Final = 100_000_000
@@ -360,11 +362,11 @@ def check_options(options: Options, *, device: bool = True) -> None:
     """
     refuse_semiring(options, "a count of shortest paths")
     usual = Options  # the class has the default of each option
-    for name in _NOT_HERE:
+    for name in _NOT_HERE if _given(options) != _given(usual) else ():
         if getattr(options, name) != getattr(usual, name):
             raise InvalidRequest(f"all shortest paths are counted, so {name} cannot be given", field=name)
-    for name in ("device", "device_memory"):
-        if not device and getattr(options, name) != getattr(usual, name) and options.device != "cpu":
+    for name in () if device or options.device == "cpu" else ("device", "device_memory"):
+        if getattr(options, name) != getattr(usual, name):
             raise InvalidRequest(
                 f"demands are assigned on the processors of this machine, so {name} cannot be given", field=name
             )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import survey as surveying
+from storage.errors import InvalidRequest
 
 ROOT = Path(__file__).resolve().parents[4]
 #: Plans where the driver of a GPU needs more memory than the process may map, as under ``ulimit -v`` or in a helper
@@ -99,6 +100,25 @@ def test_for_little_work_without_a_budget_what_was_held_a_moment_ago_is_enough(m
     assert surveying.survey().resident == first + (4 << 30)
     now[0] += 1
     assert surveying.survey(little=True).resident == first + (4 << 30)
+
+
+def test_little_work_finds_the_machine_of_a_moment_ago_once_kernels_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, loaded = [1000.0], [False]
+    monkeypatch.setattr(surveying, "_SEEN", [])
+    monkeypatch.setattr(surveying.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(surveying, "available_memory", lambda groups: 64 << 30)
+    monkeypatch.setattr(surveying, "computes", lambda: loaded[0])
+    assert surveying.survey(little=True) is not surveying.survey(little=True)  # the first counts loaded kernels twice
+    loaded[0] = True
+    first = surveying.survey(little=True, threads=1)
+    assert surveying.survey(little=True, threads=1) is first
+    assert surveying.survey(little=True).threads == surveying.usable_processors()
+    assert surveying.survey(little=True, threads=1, memory=1 << 40) is not first
+    assert surveying.survey(threads=1) is not first
+    with pytest.raises(InvalidRequest, match="threads is"):
+        surveying.survey(little=True, threads=10**6)
+    now[0] += 1
+    assert surveying.survey(little=True, threads=1) is not first
 
 
 @pytest.mark.parametrize(("threads", "rate"), [(1, 1.1e9), (2, 2.2e9)])

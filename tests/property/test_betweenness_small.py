@@ -130,9 +130,8 @@ def test_short_lengths_are_counted_by_distance():
         asked = Centrality(graph, normalized=False)
         assert asked._small is not None
         searches = asked._small._searches
-        part, space = searches._part, searches._space(len(searches._part[0]), len(searches._part[2]))
-        block = np.empty((len(searches._merged[0][0]) + LANES, len(part[0])), searches._kind.dtype)
-        searches._searcher(block)(searches._merged[0][0])
+        (block, near, every, _), space = searches._space()
+        searches._searcher(block, near)(searches._merged[0][0], every)
         columns = np.ascontiguousarray(block[:LANES].T).astype(np.int32)
         space[3][0][:] = 0  # no arc is listed, which only changes the order of entries at the same distance
         size, reached = list_levels(

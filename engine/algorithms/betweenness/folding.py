@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.arcs import FAR
-from engine.devices.cpu.betweenness.peeling import DOWN, UP, flow_around, hand_down, peel_trees, sum_components
+from engine.devices.cpu.betweenness.peeling import flow_around, hand_down, peel_trees, sum_components
 from engine.devices.cpu.betweenness.preparing import cut_out
 from engine.graph.ordering import fixed
 from engine.model.decimals import in_units
@@ -45,7 +45,7 @@ class Fold:
         core: the graph of the core, without isolated vertices; its labels are those of the whole graph.
         vertices: int64, shape (core.n,): the index of each vertex of the core in the whole graph, ascending.
         arcs: int64, shape (core.arcs,): the index of each arc of the core in the whole graph, ascending.
-        removed, parent, ways, out, into, products: the trees, as
+        removed, parent, ways, out, into, products: the trees, and their sizes row by row, as
             :func:`engine.devices.cpu.betweenness.peeling.peel_trees` returns them.
     """
 
@@ -77,13 +77,13 @@ class Fold:
         tree, sizes = (self.removed, self.parent, self.ways), (self.out, self.into)
         if not flows:
             totals = sum_components(fixed(self.graph.indptr), fixed(self.graph.heads), self.parent, self.out)
-            hand_down(tree, self.out, totals, UP)
+            hand_down(tree, sizes, (totals, totals))
             return totals, totals
         found = self.out.copy(), self.into.copy()
         # each vertex for which a vertex of the core stands as a source sends 1 to each vertex that it reaches
-        for around, size, flow, times, forth in zip(found, sizes, flows, self.stands[::-1], (UP, DOWN), strict=True):
+        for around, flow, times in zip(found, flows, self.stands[::-1], strict=True):
             around[self.vertices] += np.rint(flow / times).astype(np.int64)
-            hand_down(tree, size, around, forth)
+        hand_down(tree, sizes, found)
         return found
 
     def by_vertex(self, core: Floats, around: tuple[Indices, Indices]) -> Floats:
@@ -130,11 +130,10 @@ def fold_trees(graph: Graph, *, decimal: bool) -> Fold | None:
     if graph.terminals or n * (n + graph.arcs) < LEAST_VISITS:
         return None
     indptr, heads = fixed(graph.indptr), fixed(graph.heads)
-    *tree, left = peel_trees(indptr, heads)
-    removed = tree[0]
+    removed, parent, ways, sizes, left = peel_trees(indptr, heads)
     if len(removed) < max(1, LEAST_SHARE * n) or not _whole(graph, decimal=decimal):
         return None
-    return Fold(graph, *_core(graph, left), *tree)
+    return Fold(graph, *_core(graph, left), removed, parent, ways, *sizes)
 
 
 def _whole(graph: Graph, *, decimal: bool) -> bool:

@@ -15,19 +15,25 @@ import numpy.typing as npt
 
 from engine.algorithms.betweenness import folding
 from engine.algorithms.betweenness.numbering import ALONE
-from engine.algorithms.betweenness.rows import HELD_ROWS, KEYS, NEAR_HOPS, RowPasses, aligned
-from engine.devices.cpu.arcs import FAR
+from engine.algorithms.betweenness.rows import HELD_ROWS, KEYS, NEAR_HOPS, RowPasses
 from engine.devices.cpu.atonce.lane_blocks import lane_space
-from engine.devices.cpu.betweenness.accumulating import DONE, pass_hops, pass_packed
+from engine.devices.cpu.betweenness.accumulating import DONE
 from engine.devices.cpu.betweenness.levels import DISTANCES
-from engine.devices.cpu.betweenness.small import join_small, prepare_small
+from engine.devices.cpu.betweenness.small import (
+    add_together,
+    finish_small,
+    prepare_small,
+    prepare_together,
+    together_space,
+    whole_multiples,
+)
 from engine.devices.cpu.betweenness.together import pass_together
 from engine.devices.cpu.betweenness.vectors import LANES, Mask
 from engine.devices.cpu.bfs_bits import bit_space, search_bits
 from engine.devices.cpu.bit_facts import PLANES
 from engine.devices.cpu.lanes import search_lanes
 from engine.graph.ordering import fixed
-from engine.model.decimals import in_units
+from engine.model.decimals import POWERS
 from engine.model.dtypes import WORK_TYPES, WorkType
 from storage.graph.graph import Graph
 
@@ -50,6 +56,8 @@ LEAST_KEYS: Final = 2048
 _NONE: Final = np.zeros(0, np.int64)
 _NO_STEPS: Final = np.zeros(0, np.int32)
 _NO_FLOW: Final = np.zeros(0)
+#: An array of each type of distances.
+_LIKE: Final = {name: np.zeros(0, WORK_TYPES[name].dtype) for name in ("uint16", "int32")}
 #: Searches side by side are never given up, and no length is too large for its type.
 _WHOLE: Final = (2**62, 0)
 #: There are no arcs into sinks, because sinks are vertices as all others here.
@@ -73,21 +81,26 @@ class SmallSearches:
     """
 
     def __init__(self, graph: Graph, lengths: Steps, largest: int) -> None:
-        self._graph, self._unit, self._largest = (fixed(graph.indptr), fixed(graph.heads)), len(lengths) == 0, largest
-        self._directed = graph.directed
+        self._graph = fixed(graph.indptr), fixed(graph.heads), graph.directed
+        self._unit = len(lengths) == 0
         longest = (graph.n - 1) * largest
         self._kind: WorkType = WORK_TYPES["uint16" if longest <= WORK_TYPES["uint16"].largest else "int32"]
         worth = graph.n * (graph.n + graph.arcs) >= folding.LEAST_VISITS
-        self._folded, self._core, self._part, self._merged, told = prepare_small(
-            *self._graph,
+        self._folded, self._core, facts, told = prepare_small(
+            *self._graph[:2],
             lengths,
             graph.directed,
             (folding.LEAST_SHARE if worth else math.inf, ALONE, MOST_VISITS),
-            (FEW_ROWS, NEAR_HOPS, WORK_TYPES["int32"].largest, SPLIT),
+            (FEW_ROWS, SPLIT),
         )
-        self.visits, self._ends = (int(told[0]), int(told[1])), int(told[2])
-        self._size, self.sources = len(self._core[3]), len(self._folded[2][0])
-        self.folded, self.split = len(self._folded[0][0]), bool(told[3])
+        alone, ends, split = told
+        self._size, self._ends, self.split, together = len(self._core[3]), ends > 0, split > 0, 0
+        self._part: Any = None  # of searches together, and the sources of these; None without such searches
+        self._merged: Any = None
+        if len(facts[2]):
+            self._part, self._merged = prepare_together(self._core, facts, (NEAR_HOPS, WORK_TYPES["int32"].largest))
+            together = len(self._merged[0][0]) * (len(self._part[0]) + len(self._part[2]))
+        self.visits, self.sources, self.folded = (together, alone), len(self._folded[2][0]), len(self._folded[0][0])
         width, arcs = self._kind.dtype.itemsize, len(self._core[1])
         self.bytes = self._size * (1024 + (HELD_ROWS + 2 * LANES) * width) + 96 * (graph.n + graph.arcs) + 64 * arcs
 
@@ -98,70 +111,68 @@ class SmallSearches:
             ``DONE``, or the code of the fault that a search found; and the flow through each vertex of the graph over
             all ordered pairs, shape (n,).
         """
-        alone, together = self._sums(self._size, self._ends), self._sums(len(self._part[0]), self._ends)
-        if len(self._merged[1][1]):
-            together = together[0], np.zeros(len(together[0])), *together[2:]
-        said = self._search_alone(alone)
-        if said == DONE and len(self._merged[0][0]):
-            said = self._search_together(together)
-        graph = *self._graph, self._directed
-        return said, join_small(graph, self._folded, self._core, self._part, self._merged, alone[:3], together[:3])
+        sums = self._sums(self._size)
+        if self._part is not None:
+            part, merged = len(self._part[0]), len(self._merged[1][1]) > 0
+            apart = merged or part < self._size  # otherwise the part is the core
+            together = self._sums(part) if apart else sums
+            if merged:
+                together = together[0], np.zeros(part), together[2]
+            said = self._search_together((*together, _NO_FLOW))
+            if said != DONE:
+                return said, sums[0]
+            if apart:
+                add_together(self._part, self._merged, together, sums)
+        said, values = finish_small(self._graph, self._folded, self._core, sums)
+        return said, values
 
-    def _sums(self, n: int, ends: int) -> tuple[Floats, ...]:
-        few = n if ends else 0
-        return np.zeros(n), np.zeros(few), np.zeros(few), _NO_FLOW
-
-    def _search_alone(self, sums: tuple[Floats, ...]) -> int:
-        """Search from those vertices that reach little, one after the other; add their flows to ``sums``."""
-        indptr, heads, lengths, kept, times, rows = self._core
-        n = self._size
-        if len(rows) == 0:
-            return DONE
-        own = np.arange(n)
-        listed = own, own, _NONE, _NO_STEPS, _NO_FLOW, times
-        space = np.zeros(n), np.zeros(n), np.empty(n, np.int32), kept.copy()
-        if self._unit:
-            return int(
-                pass_hops((indptr, heads), listed, rows, kept, (np.full(n, -1, np.int32), *space), (*sums, _NO_FLOW))
-            )
-        far = np.int64(FAR)
-        heap = np.empty(n, np.int64), np.full(n, -1, np.int32), max(1, (n - 1).bit_length())
-        arcs = indptr, heads, lengths, far
-        return int(pass_packed(arcs, listed, rows, kept, (np.full(n, far), *space), (*sums, _NO_FLOW), heap))
+    def _sums(self, n: int) -> tuple[Floats, Floats, Floats]:
+        return np.zeros(n), np.zeros(n) if self._ends else _NO_FLOW, np.zeros(n) if self._ends else _NO_FLOW
 
     def _search_together(self, sums: tuple[Floats, ...]) -> int:
         """Search from all other vertices together, in the part that they can reach; add their flows to ``sums``."""
-        part, indptr, heads, _, ends, tails, lengths, places, lone, kept, _ = self._part
+        _, indptr, heads, _, ends, tails, lengths, places, lone, kept, _ = self._part
         (rows, times), members, _ = self._merged
-        n, kind = len(part), self._kind
-        block = np.empty((min(len(rows), HELD_ROWS) + LANES, n), kind.dtype)
-        search, space = self._searcher(block), self._space(n, len(heads))
-        place = np.empty(n, np.int32)
+        (block, near, every, place), space = self._space()
+        search, far = self._searcher(block, near), self._kind.sentinel()
         given = ((ends, tails, lengths, places, lone), _NO_SINKS), (rows, rows, times, *members)
-        for first in range(0, len(rows), HELD_ROWS):
-            some = np.arange(first, min(len(rows), first + HELD_ROWS))
-            sources = rows[some]
-            search(sources)
-            place[sources] = some - first
-            found = block, kind.sentinel(), (indptr, heads), place
-            said = int(pass_together(*given, some, found, kept, space, sums))
+        for done in range(0, len(rows), HELD_ROWS):
+            some = every[done : done + HELD_ROWS]
+            sources = rows[done : done + HELD_ROWS]
+            search(sources, every[: len(some)])
+            if done:
+                place[sources] = every[: len(some)]
+            said = int(pass_together(*given, some, (block, far, (indptr, heads), place), kept, space, sums))
             if said != DONE:
                 return said
         return DONE
 
-    def _searcher(self, block: npt.NDArray[Any]) -> Callable[[Indices], None]:
+    def _space(self) -> tuple[tuple[npt.NDArray[Any], Steps, Indices, Steps], tuple[Any, ...]]:
+        """Return the arrays for searches together, and the work space of
+        :func:`engine.devices.cpu.betweenness.together.pass_together`.
+        """
+        n, arcs, unit = len(self._part[0]), len(self._part[2]), self._unit
+        sizes = HELD_ROWS, DISTANCES if unit else LANES, 1 + max(LEAST_KEYS, min(KEYS, 1 << n.bit_length()))
+        made, first, second, before, order, taken, lines = together_space(
+            n, arcs, self._merged[0][0], _LIKE[self._kind.name], sizes
+        )
+        limits = RowPasses.PASSES, RowPasses.MANY if unit else n + 1
+        return made, (*first[:3], before, first[3], second[0], order, taken, limits, *second[1:], lines)
+
+    def _searcher(self, block: npt.NDArray[Any], near: Steps) -> Callable[[Indices, Indices], None]:
         """Return a function that searches from up to ``HELD_ROWS`` vertices of the part that searches together visit,
-        and writes their distances to the first rows of ``block``.
+        and writes their distances to the first rows of ``block``.  It takes the vertices and the numbers of these rows.
+
+        ``near`` has the numbers of all vertices of the part.
         """
         _, indptr, heads, into, _, tails, lengths, *_ = self._part
         n, kind = block.shape[1], self._kind
-        near, far = np.arange(n, dtype=np.int32), kind.sentinel()
+        far = kind.sentinel()
         bits = bit_space(n) if self._unit else None
         steps, labels = lengths, lane_space(n, far) if bits is None else None
 
-        def search(sources: Indices) -> None:
+        def search(sources: Indices, rows: Indices) -> None:
             nonlocal labels, steps
-            rows = np.arange(len(sources))
             if bits is not None and search_bits(
                 (indptr, heads, into, tails), bits, (near, near, far), sources, rows, block, (2**PLANES, False)
             ):
@@ -175,25 +186,6 @@ class SmallSearches:
                 )
 
         return search
-
-    def _space(self, n: int, arcs: int) -> tuple[Any, ...]:
-        """Return the work space of :func:`engine.devices.cpu.betweenness.together.pass_together`."""
-        lines, listed = aligned(3 * n, np.dtype(np.float64)), LANES * n + 1
-        spare = np.empty((3, (DISTANCES if self._unit else LANES) * n), np.int32)
-        return (
-            aligned(n, self._kind.dtype),
-            np.empty(n, np.int32),
-            np.empty(1 + max(LEAST_KEYS, min(KEYS, 1 << n.bit_length())), np.int32),
-            (np.zeros(n + 1, np.int64), np.empty(arcs + 1, np.int32), np.empty(arcs + 1, Mask)),
-            _NONE,
-            np.empty(n, np.int32),
-            (np.empty(n, np.uint32), np.empty(n, np.int64), *np.empty((4, n), np.int32)),
-            (np.empty(listed, np.int32), np.empty(listed, Mask)),
-            (RowPasses.PASSES, RowPasses.MANY if self._unit else n + 1),
-            np.zeros(n, np.uint32),
-            spare,
-            (lines[:n], lines[n : 2 * n], lines[2 * n :], np.zeros((4, LANES))),
-        )
 
 
 def whole_lengths(graph: Graph, *, decimal: bool) -> tuple[Steps, int, float] | None:
@@ -209,17 +201,15 @@ def whole_lengths(graph: Graph, *, decimal: bool) -> tuple[Steps, int, float] | 
     """
     if not graph.weighted:
         return _NO_STEPS, 1, 1.0
-    weights = graph.weights
-    least, largest = weights.min().item(), weights.max().item()
-    if not least > 0 or not graph.n * largest <= WORK_TYPES["int32"].largest:
+    most = WORK_TYPES["int32"].largest
+    if not graph.integral and decimal:
+        multiples, power = whole_multiples(fixed(graph.weights), POWERS, most // graph.n)
+        if len(multiples):
+            return multiples, int(multiples.max()), power
+        return (_NO_STEPS, 1, 1.0) if power else None
+    least, largest = graph.weights.min().item(), graph.weights.max().item()
+    if not least > 0 or not graph.n * largest <= most:
         return None
     if least == largest:
         return _NO_STEPS, 1, 1.0
-    if graph.integral:
-        return weights.astype(np.int32), largest, 1.0
-    found = in_units(graph.indptr, weights) if decimal else None
-    if found is None:
-        return None
-    multiples, power = found[0], round(1 / found[1])
-    most = int(multiples.max())
-    return (multiples, most, float(power)) if graph.n * most <= WORK_TYPES["int32"].largest else None
+    return (graph.weights.astype(np.int32), largest, 1.0) if graph.integral else None

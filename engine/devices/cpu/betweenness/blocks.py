@@ -90,10 +90,10 @@ def find_blocks(indptr, heads):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _measure(indptr, heads, found, share):  # type: ignore[no-untyped-def]
+def _measure(indptr, heads, found, share, directed):  # type: ignore[no-untyped-def]
     """Return the block of each arc, int64, empty if splitting does not pay; the number of vertices and of arcs of each
     block; and whether splitting pays, which is whether searches in the blocks visit at most a share of the vertices and
-    arcs that searches in the graph visit; both are bounded.
+    arcs that searches in the graph visit; both are bounded.  ``directed`` says whether some arc may have no reverse.
     """
     number, block, tops = found
     n, size, within = len(block), np.ones(len(tops), np.int64), np.zeros(len(tops), np.int64)
@@ -110,10 +110,28 @@ def _measure(indptr, heads, found, share):  # type: ignore[no-untyped-def]
             within[block_of[e]] += 1
     visits, graph = (size * (size + within)).sum(), n + len(heads)
     pays = visits <= share * n * graph
-    if pays:  # searches stay in their components, and where arcs lead one way, they may reach little of these
+    if pays and not directed:  # searches stay in their components
+        pays = visits <= share * visit_components(indptr, number, block)
+    elif pays:  # where arcs lead one way, searches may reach little of their components
         component, order = strong_components(indptr, heads)
         pays = visits <= share * bound_visits(indptr, heads, component, order, graph)[0].sum()
     return block_of, size, within, pays
+
+
+@njit(nogil=True, cache=True)
+def visit_components(indptr, number, block):  # type: ignore[no-untyped-def]
+    """Return the number of vertices and arcs that searches from all vertices of an undirected graph visit."""
+    n, visits, vertices, arcs = len(number), 0, 0, 0
+    vertex = np.empty(n, np.int64)
+    for v in range(n):
+        vertex[number[v]] = v
+    for v in vertex:  # those of a component have successive numbers, and its root has no block
+        if block[v] < 0:
+            visits += vertices * (vertices + arcs)
+            vertices = arcs = 0
+        vertices += 1
+        arcs += indptr[v + 1] - indptr[v]
+    return visits + vertices * (vertices + arcs)
 
 
 @njit(nogil=True, cache=True)
@@ -307,7 +325,7 @@ def split_blocks(indptr, heads, kind, stands, limits):  # type: ignore[no-untype
     both = _join_both_ways(indptr, heads)[0] if directed else (indptr, heads)
     found = find_blocks(both[0], both[1])
     plain = 0 if directed else 2 if unit else 1
-    measured = _measure(indptr, heads, found, share)
+    measured = _measure(indptr, heads, found, share, directed)
     pays = measured[3]
     if not pays:
         found, indptr = (found[0][:0], found[1][:0], found[2][:0]), indptr[:1]

@@ -10,6 +10,8 @@ from engine.graph.kernels import njit
 MOST_NEIGHBOURS = 64
 #: Ways between a removed vertex and its parent: an arc to the parent, and an arc from it.
 UP, DOWN = 1, 2
+#: A word of 64 bits holds a number of arcs, which is counted in units of ONE, and in the bits of LOW a vertex.
+ONE, LOW = 1 << 32, (1 << 31) - 1
 
 
 @njit(nogil=True, cache=True)
@@ -24,70 +26,72 @@ def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
         heads: int32, shape (arcs,), different for each vertex, and never the vertex itself.
 
     Returns:
-        The removed vertices, int32, in the order in which they were removed.  Then six arrays of shape (n,).  The
-        parents of removed vertices, int32, -1 for others.  The ways between them, uint8: ``UP`` if an arc leads to the
-        parent, plus ``DOWN`` if one leads from it.  Of the vertices of the branches on each vertex, itself included,
-        the number of those that it reaches, and the number of those that reach it, int64.  The sum over these branches
-        of the product of both numbers, each branch alone, int64.  Last, bool, shape (n,): whether a vertex is in the
-        core, which all others that have arcs left are.
+        The removed vertices, int32, in the order in which they were removed.  Then four arrays.  The parents of removed
+        vertices, int32, shape (n,), -1 for others.  The ways between them, uint8, shape (n,): ``UP`` if an arc leads to
+        the parent, plus ``DOWN`` if one leads from it.  The *sizes* of the branches on each vertex, itself included,
+        int64, shape (3, n): the number of their vertices that it reaches, the number of those that reach it, and the
+        sum over these branches of the product of both numbers, each branch alone.  Last, bool, shape (n,): whether a
+        vertex is in the core, which all others that have arcs left are.
     """
     n = len(indptr) - 1
     parent, ways, queue = np.full(n, -1, np.int32), np.zeros(n, np.uint8), np.empty(n + 1, np.int32)
-    out, into, products = np.ones(n, np.int64), np.ones(n, np.int64), np.zeros(n, np.int64)
-    ends, count = _count_neighbours(indptr, heads), 0
+    sizes, (ahead, behind), count = np.ones((3, n), np.int64), _count_neighbours(indptr, heads), 0
+    out, into, products = sizes[0], sizes[1], sizes[2]
+    products[:] = 0
     for v in range(n):  # the processor cannot predict which vertices hang, so each is written to the end of the queue
         queue[count] = v
-        count += _hangs(ends, v)
+        count += _hangs(ahead[v], behind[v])
     done, kept = 0, 0
     while done < count:
-        v = queue[done]
+        v = queue[done] & LOW  # so the compiler knows that no index is below 0
         done += 1
-        up, down = ends[v, 0], ends[v, 2]
-        if up + down == 0:  # the last vertex of a component that is a tree
+        heads_left, tails_left = ahead[v], behind[v]
+        if heads_left + tails_left < ONE:  # the last vertex of a component that is a tree
             continue
-        u = ends[v, 1] | ends[v, 3]  # the same number, or one of them is 0 because there are no such arcs
+        up, down = heads_left >> 32, tails_left >> 32
+        u = (heads_left | tails_left) & LOW  # the same number, or one of them is 0 because there are no such arcs
         queue[kept] = v
         kept += 1
         parent[v], ways[v] = u, UP * up + DOWN * down
-        out[u] += out[v] * down
-        into[u] += into[v] * up
-        products[u] += out[v] * down * into[v] * up
-        ends[u, 0] -= down
-        ends[u, 1] ^= v * down
-        ends[u, 2] -= up
-        ends[u, 3] ^= v * up
+        up, down = -up, -down  # all bits are set if there is an arc
+        reaches, reached = out[v] & down, into[v] & up
+        out[u] += reaches
+        into[u] += reached
+        products[u] += reaches * reached
+        heads_left, tails_left = (ahead[u] + down * ONE) ^ (v & down), (behind[u] + up * ONE) ^ (v & up)
+        ahead[u], behind[u] = heads_left, tails_left
         queue[count] = u
-        count += _hangs(ends, u)
+        count += _hangs(heads_left, tails_left)
     left = np.empty(n, np.bool_)
     for v in range(n):
-        left[v] = (parent[v] < 0) & (ends[v, 0] + ends[v, 2] > 0)
-    return queue[:kept], parent, ways, out, into, products, left
+        left[v] = (parent[v] < 0) & (ahead[v] + behind[v] >= ONE)
+    return queue[:kept], parent, ways, sizes, left
 
 
 @njit(nogil=True, cache=True)
 def _count_neighbours(indptr, heads):  # type: ignore[no-untyped-def]
-    """Return the number of heads and of tails of each vertex, each followed by the exclusive or of their numbers.
+    """Return a word for the heads, and one for the tails, of each vertex, both int64, shape (n,).
 
-    The result is int32, of shape (n, 4).  If a single head, or tail, is left, the exclusive or is its number.
+    A word is the number of these neighbours, times ``ONE``, and the exclusive or of their numbers.  If a single one is
+    left, the exclusive or is its number.
     """
     n = len(indptr) - 1
-    ends = np.zeros((n, 4), np.int32)
+    ahead, behind = np.empty(n, np.int64), np.zeros(n, np.int64)
     for u in range(n):
-        mixed = np.int32(0)
+        mixed = (indptr[u + 1] - indptr[u]) * ONE
         for e in range(indptr[u], indptr[u + 1]):
-            v = heads[e]
+            v = heads[e] & LOW
             mixed ^= v
-            ends[v, 2] += 1
-            ends[v, 3] ^= u
-        ends[u, 0], ends[u, 1] = indptr[u + 1] - indptr[u], mixed
-    return ends
+            behind[v] = (behind[v] + ONE) ^ u
+        ahead[u] = mixed
+    return ahead, behind
 
 
 @njit(nogil=True, cache=True)
-def _hangs(ends, v):  # type: ignore[no-untyped-def]
-    """Return whether all arcs of ``v`` that are left lead to or from one vertex; see :func:`_count_neighbours`."""
-    up, down = ends[v, 0], ends[v, 2]
-    return (up <= 1) & (down <= 1) & ((up + down == 1) | ((up + down == 2) & (ends[v, 1] == ends[v, 3])))
+def _hangs(ahead, behind):  # type: ignore[no-untyped-def]
+    """Return whether all arcs of a vertex that are left lead to or from one other; see :func:`_count_neighbours`."""
+    up, down = ahead >> 32, behind >> 32
+    return (up <= 1) & (down <= 1) & ((up + down == 1) | ((up + down == 2) & (ahead == behind)))
 
 
 @njit(nogil=True, cache=True)
@@ -176,22 +180,23 @@ def sum_components(indptr, heads, parent, sizes):  # type: ignore[no-untyped-def
 
 
 @njit(nogil=True, cache=True)
-def hand_down(tree, sizes, values, forth):  # type: ignore[no-untyped-def]
-    """Count what removed vertices reach, or what reaches them, given the same of the vertices that were not removed.
+def hand_down(tree, sizes, around):  # type: ignore[no-untyped-def]
+    """Count what removed vertices reach, and what reaches them, given the same of the vertices that were not removed.
 
     Args:
         tree: ``removed``, ``parent`` and ``ways``, as :func:`peel_trees` returns them.
-        sizes: int64, shape (n,): ``out`` or ``into`` of :func:`peel_trees`.
-        values: int64, shape (n,): the number of vertices of the whole graph that each vertex reaches, or that reach it,
-            itself included; entries of removed vertices are set.
-        forth: ``UP`` to count what vertices reach, ``DOWN`` to count what reaches them.
+        sizes: the first two rows of the sizes of :func:`peel_trees`.
+        around: int64, shape (n,) each: the number of vertices of the whole graph that each vertex reaches, and the
+            number of those that reach it, itself included; entries of removed vertices are set.  In an undirected graph
+            both may be the same array.
     """
-    removed, parent, ways = tree
+    (removed, parent, ways), (out, into), (reached, reaching) = tree, sizes, around
     for i in range(len(removed) - 1, -1, -1):
         v = removed[i]
-        values[v] = sizes[v]
-        if ways[v] & forth:
-            values[v] += values[parent[v]] - (sizes[v] if ways[v] & ~forth else 0)
+        u, up, down = parent[v], -np.int64(ways[v] & UP), -np.int64(ways[v] >> 1)  # all bits are set if there is an arc
+        beyond, before = reached[u] - (out[v] & down), reaching[u] - (into[v] & up)
+        reached[v] = out[v] + (beyond & up)
+        reaching[v] = into[v] + (before & down)
 
 
 @njit(nogil=True, cache=True)
@@ -201,7 +206,7 @@ def flow_around(sizes, around):  # type: ignore[no-untyped-def]
     Of the core, which is not in branches, only paths to and from branches count.
 
     Args:
-        sizes: ``out``, ``into`` and ``products`` of :func:`peel_trees`.
+        sizes: the rows of the sizes of :func:`peel_trees`.
         around: int64, shape (n,) each: the number of vertices that each vertex reaches, and that reach it.
 
     Returns:

@@ -24,6 +24,12 @@ def test_weights_of_a_graph_without_weights_are_not_read() -> None:
         ([7.0, 7.0], [], [1, 1.0]),
         ([2.0, 3.0], [2, 3], [3, 1.0]),
         ([0.5, 0.25], [50, 25], [50, 100.0]),
+        ([0.5, 0.5], [], [1, 1.0]),
+        ([1e-9, 0.125], [1, 125_000_000], [125_000_000, 1e9]),
+        ([0.1, 0.1 + 2**-50], None, None),
+        ([1e-10, 1.0], None, None),
+        ([0.5, 2.0**29], None, None),  # a path of three arcs would not fit int32
+        ([2.0**31, 2.0**31], None, None),
         ([0.0, 1.0], None, None),
         ([1.0, 2.0**31], None, None),
     ],

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from engine.devices.cpu.betweenness.blocks import find_blocks, split_blocks
+from engine.devices.cpu.betweenness.blocks import find_blocks, split_blocks, visit_components
 from storage.graph.graph import build_graph
 
 
@@ -29,6 +29,16 @@ def test_blocks_are_networkxs(seed):
     found = [{int(top), *np.flatnonzero(block == b).tolist()} for b, top in enumerate(tops)]
     assert sorted(map(sorted, found)) == sorted(map(sorted, nx.biconnected_components(other)))
     assert sorted(number.tolist()) == list(range(40))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_searches_from_all_vertices_visit_their_components(seed):
+    other = nx.gnm_random_graph(40, (10, 30, 60)[seed % 3], seed=seed)
+    arcs = arcs_of(other.edges, 40)
+    number, block, _ = find_blocks(*arcs)
+    parts = [other.subgraph(part) for part in nx.connected_components(other)]
+    right = sum(len(part) * (len(part) + 2 * part.number_of_edges()) for part in parts)
+    assert visit_components(arcs[0], number, block) == right
 
 
 def test_a_cut_vertex_stands_for_what_lies_behind_it():

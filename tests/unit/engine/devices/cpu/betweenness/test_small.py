@@ -70,7 +70,8 @@ def test_twins_of_a_clique_become_one_vertex():
 def test_trees_whose_arcs_lead_one_way_are_peeled():
     # 0, 1 and 2 are a ring; 3 and 4 are ends behind 0, 5 leads to 1, 6 to 5 and back, 7 has no arc
     arcs = [(0, 1), (1, 2), (2, 0), (0, 3), (3, 4), (5, 1), (6, 5), (5, 6)]
-    removed, parent, ways, out, into, products = peel_trees(*arcs_of(*zip(*arcs, strict=True), directed=True, n=8))[:-1]
+    removed, parent, ways, sizes, _ = peel_trees(*arcs_of(*zip(*arcs, strict=True), directed=True, n=8))
+    out, into, products = sizes
     assert sorted(removed.tolist()) == [3, 4, 5, 6]
     assert parent.tolist() == [-1, -1, -1, 0, 3, 1, 5, -1]
     assert ways.tolist() == [0, 0, 0, DOWN, DOWN, UP, UP | DOWN, 0]
@@ -80,13 +81,12 @@ def test_trees_whose_arcs_lead_one_way_are_peeled():
 
 
 def test_a_component_that_is_a_tree_keeps_one_vertex():
-    removed, parent, ways, out, into, _, left = peel_trees(*arcs_of([0, 2, 2], [1, 1, 3], directed=True))
+    removed, parent, ways, (out, into, _), left = peel_trees(*arcs_of([0, 2, 2], [1, 1, 3], directed=True))
     (last,) = np.flatnonzero(parent < 0)
     assert not left.any()
     reached, reaching = out.copy(), into.copy()
     tree = removed, parent, ways
-    hand_down(tree, out, reached, UP)
-    hand_down(tree, into, reaching, DOWN)
+    hand_down(tree, (out, into), (reached, reaching))
     assert len(removed) == 3
     assert last not in removed
     assert reached.tolist() == [2, 1, 3, 1]
@@ -98,5 +98,5 @@ def test_small_graphs_are_folded_only_if_it_is_worth_it():
     clique = arcs_of([0, 1, 2, 2, 3], [1, 2, 0, 3, 4], directed=False)
     for arcs, directed, sizes in ((ends, True, (5, 0)), (clique, False, (5, 0))):  # a single vertex has no arc
         for share, size in zip((math.inf, 0.05), sizes, strict=True):
-            found = prepare_small(*arcs, ALL_ONE, directed, (share, 1 / 16, 0.75), (32, 10, 2**30 - 2, 0))
+            found = prepare_small(*arcs, ALL_ONE, directed, (share, 1 / 16, 0.75), (32, 0))
             assert len(found[1][3]) == size

@@ -1,9 +1,10 @@
 """The kernels that sum quantities along the paths of fewest arcs of up to 64 sources side by side.
 
-This is the method of ``engine.rows._lane_sums``, and simpler, because every arc counts 1: a vertex is visited in all
-lanes at once, in the order of the distances from some of the sources, and a tail that is not summed yet in some lanes
-is visited first, for these lanes.  All tails at the right distance have paths of equally many arcs, so the first one
-ends the path.
+This is the method of ``engine.rows._lane_sums``, and simpler, because every arc counts 1.  First all distances are
+proven: in each lane the nearest tail of a vertex is nearer by 1.  Then a vertex is visited in all lanes at once, in the
+order of the mean distances.  At a tail that is not summed yet in some lanes the visit is suspended, the tail is visited
+first, for these lanes, and the visit goes on at the same arc.  All tails at the right distance have paths of equally
+many arcs, so the first one ends the path, and a visit ends where all lanes have found one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from engine.graph.kernels import njit
 from engine.rows._squares import LANES
-from engine.rows.hops._hop_vectors import give_part, sum_vertex, take_piece
+from engine.rows.hops._hop_vectors import give_part, mean_distance, prove_vertex, sum_vertex, take_piece
 
 #: Number of vertices whose sums are written together, so that each row gets several whole cache lines at a time.
 WIDE = 4 * LANES
@@ -83,18 +84,13 @@ def _begin(block, lines):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sort(distances, far, order, starts, near):  # type: ignore[no-untyped-def]
-    """Sort the vertices by their mean distance from four of the sources that reach them, vertices without a path last.
+def _sort(distances, order, starts, near):  # type: ignore[no-untyped-def]
+    """Sort the vertices by their mean distance from the sources that reach them, vertices without a path last.
     ``starts``, int32, shape (n + 4,), and ``near``, int32, shape (n,), are work space.
     """
-    n, lanes, most = len(order), distances.shape[1], np.int32(-1)
+    n, most = len(order), np.int32(-1)
     for v in range(n):
-        total, count = np.int64(0), np.int64(0)
-        for j in range(0, lanes, lanes // 4):
-            length = np.int64(distances[v, j])
-            total += length if length < far else 0
-            count += length < far
-        near[v] = min(total // count, n) if count else -1
+        near[v] = min(mean_distance(distances, np.int64(v)), n)
         most = max(most, near[v])
     starts[: most + 3] = 0
     for v in range(n):
@@ -118,30 +114,62 @@ def _first(lanes):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _visit(orders, limited, graph, lines):  # type: ignore[no-untyped-def]
-    """Sum all vertices in all lanes; return -1, -1, or the lane and vertex of an entry that is no shortest distance."""
+def _least_wrong(j, unproven, graph, lines):  # type: ignore[no-untyped-def]
+    """Return a vertex whose entry in lane ``j`` is no shortest distance, where an entry does not follow from those of
+    the tails.
+
+    That may be so because the entry of a tail is wrong.  But of all such vertices, the one with the least distance,
+    either its own or that over the nearest tail, is wrong itself: all shorter distances are right.
+    """
+    (far, limited), (into, tails), (distances, summed, _) = unproven, graph, lines
+    found, least = np.int64(-1), np.int64(far) + 1  # distances over a tail without a path are far + 1
+    for v in range(len(into) - 1):
+        here, over = np.int64(distances[v, j]), np.int64(far) + 1
+        for e in range(into[v], into[v + 1]):
+            over = min(over, np.int64(distances[tails[e], j]) + 1)
+        untight = (summed[v] >> j) & 1 == 0 and (here == 0 or over != here)
+        wrong = untight if here < far else not limited and over <= far
+        if wrong and min(here, over) < least:
+            found, least = np.int64(v), min(here, over)
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _prove(unproven, graph, lines):  # type: ignore[no-untyped-def]
+    """Return lane and vertex of an entry that is no shortest distance; -1 and -1 if all are.  Nothing but the sources
+    may be summed yet.  ``unproven`` is (far, limited), the last entries of ``block`` of :func:`sum_hops`.
+    """
+    into, tails = graph
+    for v in range(len(into) - 1):
+        wrong = prove_vertex((into[v], into[v + 1], np.int64(v)), unproven[1], tails, lines)
+        if wrong:
+            lane = np.int64(_first(wrong))
+            return lane, _least_wrong(lane, unproven, graph, lines)
+    return np.int64(-1), np.int64(-1)
+
+
+@njit(nogil=True, cache=True)
+def _visit(orders, graph, lines):  # type: ignore[no-untyped-def]
+    """Sum all vertices in all lanes; the distances are proven."""
     order, _, done, stack = orders
     (into, tails), quantities = graph
     done[:] = 0
     for i in range(len(order)):
-        if done[order[i]]:
+        v = np.int64(order[i])
+        if done[v]:
             continue
-        stack[0, 0], stack[0, 1] = order[i], -1
-        top = 0
+        top, e, lanes, left = 0, into[v], np.int64(-1), np.int64(-1)
         while top >= 0:
-            v, lanes = stack[top, 0], stack[top, 1]
-            place = into[v], into[v + 1], v, lanes
-            wrong, waiting, wanted, tail = sum_vertex(place, limited, tails, quantities, lines)
-            if wrong:
-                return _first(wrong), v
-            if waiting == 0:
-                done[v] = 1
+            e, left, wanted, tail = sum_vertex((e, v, lanes, left), tails, quantities, lines)
             if wanted:
+                stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3] = v, e, lanes, left
                 top += 1
-                stack[top, 0], stack[top, 1] = tail, wanted
+                v, e, lanes, left = tail, into[tail], wanted, np.int64(-1)
             else:
+                done[v] = left == 0
                 top -= 1
-    return -1, -1
+                if top >= 0:
+                    v, e, lanes, left = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
 
 
 @njit(nogil=True, cache=True)
@@ -184,7 +212,7 @@ def sum_hops(block, graph, space, wanted):  # type: ignore[no-untyped-def]
         space: three entries.  Distances, of the type of the rows, shape (n + T + 16, lanes), aligned to 64 bytes; a bit
             for each lane in which a vertex is summed, int64, shape (n + T,); and the sums, uint16, int32 and float64,
             shape (n + T, k, lanes), aligned to 64 bytes.  Four arrays for orders: order, near, int32, done, uint8,
-            shape (n,), and stack, int64, shape (n + 1, 2).  Where the classes of :func:`_sort` start.
+            shape (n,), and stack, int64, shape (n + 1, 4).  Where the classes of :func:`_sort` start.
         wanted: four entries: the numbers of the rows of the results to write, int64, shape (lanes,); the vertices of
             the columns, int64; the values for *no path* of the three types of sums; and the arrays that receive the
             sums, uint16, int32 and float64, shape (results, k, columns).
@@ -196,9 +224,10 @@ def sum_hops(block, graph, space, wanted):  # type: ignore[no-untyped-def]
     lane = np.int64(_begin(block, lines))
     if lane >= 0:
         return lane, block[1][lane]
-    _sort(lines[0], block[2], orders[0], starts, orders[1])
-    lane, v = _visit(orders, block[3], graph, lines)
+    _sort(lines[0], orders[0], starts, orders[1])
+    lane, v = _prove(block[2:], graph[0], lines)
     if lane < 0:
+        _visit(orders, graph, lines)
         places, columns, nones, out = wanted
         rows, (_, summed, sums) = (places, columns), lines
         _give(summed, sums[0], rows, nones[0], out[0])

@@ -64,10 +64,10 @@ def _add(step: Step, which: int, tail: Any, arc: Any, mine: tuple[Any, int]) -> 
 
     ``mine`` is the set of lanes in which they are added, and the number of all lanes.
     """
-    build, amounts, v = step.build, step.array(3, which), step.numbers(0, 3)[2]
-    kind, count = step.element(4, 2, which), step.extent(amounts, 1)
+    build, amounts, v = step.build, step.array(2, which), step.numbers(0, 2)[1]
+    kind, count = step.element(3, 2, which), step.extent(amounts, 1)
     width = LANES if which else min(mine[1], 2 * LANES)
-    lines, parts = step.rows(step.array(4, 2, which), kind, width), mine[1] // width
+    lines, parts = step.rows(step.array(3, 2, which), kind, width), mine[1] // width
     places = [build.mul(x, count) for x in (arc, tail, v)]
     masks = [_part(step, mine[0], word(c), width) for c in range(parts)]
     total = build.fadd if isinstance(kind, ir.DoubleType) else build.add
@@ -84,83 +84,119 @@ def _add(step: Step, which: int, tail: Any, arc: Any, mine: tuple[Any, int]) -> 
     step.repeat([word(0)], lambda k: build.icmp_signed("<", k, count), added)
 
 
-def _taken(step: Step, arc: tuple[Any, Any], mine: Any, waits: tuple[Any, ...], lanes: int) -> list[Any]:
-    """Sum a vertex over an arc in the lanes ``mine``, if there are any.
-
-    Args:
-        step: the step; its arguments are those of :func:`sum_vertex`.
-        arc: the number of the arc, and its tail.
-        mine: a set of lanes.
-        waits: the last three results of :func:`sum_vertex` as far as they are known.
-        lanes: the number of lanes.
-
-    Returns:
-        The three results after this arc.
-    """
-    build, entry, (e, tail) = step.build, step.build.block, arc
-    take, done = step.blocks("take", "taken")
-    build.cbranch(build.icmp_signed("!=", mine, word(0)), take, done)
-    build.position_at_end(take)
-    unready = build.and_(mine, build.not_(step.entry(step.array(4, 1), tail)))
-    earlier = build.icmp_signed("!=", waits[1], word(0))
-    now = (
-        build.or_(waits[0], unready),
-        build.select(earlier, waits[1], build.and_(unready, step.numbers(0, 4)[3])),
-        build.select(earlier, waits[2], tail),
-    )
-    for which in _TYPES:
-        _add(step, which, tail, e, (mine, lanes))
-    end = build.block
-    build.branch(done)
-    build.position_at_end(done)
-    return step.joined((entry, waits), (end, now))
-
-
 @intrinsic
-def sum_vertex(typingctx, place, limited, tails, quantities, space):  # type: ignore[no-untyped-def]
-    """Sum the quantities of a vertex over its first tight arc, in all lanes in which it has a distance and is not
-    summed yet.
-
-    ``place`` is (first, last, v, lanes): the arcs ``first`` to ``last`` - 1 lead into ``v``, by ascending tails, and
-    ``lanes`` is the set of lanes for which the vertex is visited.  ``quantities``: uint16, int32 and float64, shape
-    (arcs, k), each with a number k of its own.  ``space``: the distances, unsigned, shape (n, lanes); int64, shape
-    (n,): the lanes in which a vertex is summed; and the sums, of the types of the quantities, shape (n, k, lanes).
-
-    Returns four words: the lanes that hold no shortest distance; the lanes in which the tail is not summed yet, so that
-    the vertex is not either; of these, some of ``lanes`` that wait for the same tail, if any do; and that tail.
-
-    An arc is tight if its tail is nearer by 1.  If any arc gives less than the distance, the arc from the nearest tail
-    does, so only the nearest tail is compared.  A vertex at distance 0 is wrong, unless it is a source.
-    """
-    signature = types.UniTuple(types.int64, 4)(place, limited, tails, quantities, space)
+def mean_distance(typingctx, distances, vertex):  # type: ignore[no-untyped-def]
+    """Return the mean distance of a vertex from the sources that reach it, rounded down; -1 if none does."""
 
     def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
         step = Step(context, build, signature, args)
-        (first, last, v), lines, none = step.numbers(0, 3), _Lines(step, 4, 0), word(0)
+        lines, none = _Lines(step, 0), word(0)
+        here = lines.of(args[1])
+        reached = build.icmp_unsigned("<", here, lines.far)
+        wide = ir.VectorType(ir.IntType(max(32, 2 * here.type.element.width)), lines.lanes)
+        name = f"llvm.vector.reduce.add.v{wide.count}i{wide.element.width}"
+        add = build.module.declare_intrinsic(name, (), ir.FunctionType(wide.element, [wide]))
+        total = build.call(add, [build.zext(build.select(reached, here, lines.filled(0)), wide)])
+        total = total if total.type == _I64 else build.zext(total, _I64)
+        count = build.ctpop(step.bits(reached))
+        some = build.icmp_signed("!=", count, none)
+        return build.select(some, build.udiv(total, build.select(some, count, word(1))), word(-1))
+
+    return types.int64(distances, vertex), codegen
+
+
+@intrinsic
+def prove_vertex(typingctx, place, limited, tails, space):  # type: ignore[no-untyped-def]
+    """Return the lanes in which the distance of a vertex is not the shortest one that its tails give.
+
+    The arguments are those of :func:`sum_vertex`, except that ``place`` is (first, last, v): the arcs ``first`` to
+    ``last`` - 1 lead into ``v``.  Only the sources are summed yet.
+
+    If any arc gives less than the distance, the arc from the nearest tail does, so only the nearest tail is compared.
+    A vertex at distance 0 is wrong, unless it is a source.
+    """
+    signature = types.int64(place, limited, tails, space)
+
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step = Step(context, build, signature, args)
+        (first, last, v), lines = step.numbers(0, 3), _Lines(step, 3, 0)
         here, one, zero = lines.of(v), lines.filled(1), lines.filled(0)
-        reached, known = lines.where("<", here, lines.far), step.entry(step.array(4, 1), v)
-        searched = build.and_(reached, build.not_(known))
-        before = build.sub(build.select(build.icmp_unsigned(">", here, one), here, one), one)
 
-        def compared(e: Any, nearest: Any, left: Any, *waits: Any) -> list[Any]:
-            tail = build.zext(step.entry(step.array(2), e), _I64)
-            distance = lines.of(tail)
-            mine = build.and_(left, lines.where("==", distance, before))
+        def compared(e: Any, nearest: Any) -> list[Any]:
+            distance = lines.of(build.zext(step.entry(step.array(2), e), _I64))
             nearest = build.select(build.icmp_unsigned("<", distance, nearest), distance, nearest)
-            later = _taken(step, (e, tail), mine, waits, lines.lanes)
-            return [build.add(e, word(1)), nearest, build.xor(left, mine), *later]
+            return [build.add(e, word(1)), nearest]
 
-        starts = first, lines.far, searched, none, none, none
-        compared_all = step.repeat(starts, lambda e, *_: build.icmp_signed("<", e, last), compared)
-        nearest, left, *waits = compared_all[1:]
-        begun = build.and_(searched, lines.where("==", here, zero))
-        shorter = build.and_(reached, lines.where("<", nearest, before))
+        nearest = step.repeat((first, lines.far), lambda e, *_: build.icmp_signed("<", e, last), compared)[1]
+        reached = lines.where("<", here, lines.far)
+        searched = build.and_(reached, build.not_(step.entry(step.array(3, 1), v)))
+        untight = build.or_(lines.where("==", here, zero), lines.where("!=", nearest, build.sub(here, one)))
         lost = build.and_(build.not_(reached), lines.where("<", nearest, lines.far))
         every = build.icmp_signed("==", args[1], ir.Constant(args[1].type, 0))
-        wrong = build.or_(build.or_(left, begun), build.or_(shorter, build.select(every, lost, none)))
-        now = build.or_(known, build.and_(searched, build.not_(waits[0])))
-        build.store(now, step.at(step.array(4, 1).data, v))
-        return context.make_tuple(build, signature.return_type, [wrong, *waits])
+        return build.or_(build.and_(searched, untight), build.select(every, lost, word(0)))
+
+    return signature, codegen
+
+
+@intrinsic
+def sum_vertex(typingctx, place, tails, quantities, space):  # type: ignore[no-untyped-def]
+    """Sum the quantities of a vertex over its first tight arc in each lane in which it has a distance and is not summed
+    yet, until a tail has to be visited first.
+
+    ``place`` is (e, v, lanes, left).  A visit begins at the first arc into ``v``, with all bits of ``left`` set; one
+    that was suspended goes on with what was returned then.  ``lanes`` is the set of lanes for which the vertex is
+    visited: for these, the visit is suspended where the tail is not summed yet; in other lanes the vertex is then not
+    summed either.  The arcs into a vertex have ascending ``tails``.  ``quantities``: uint16, int32 and float64, shape
+    (arcs, k), each with a number k of its own.  ``space``: the distances, unsigned, shape (n, lanes); int64, shape
+    (n,): the lanes in which a vertex is summed; and the sums, of the types of the quantities, shape (n, k, lanes).
+
+    Returns four words: the arc at which the visit is suspended; if it is, the lanes that are left, and else those that
+    have a distance and no sum; the lanes for which the tail of the arc has to be visited, 0 if the visit is at its end;
+    and that tail.
+
+    An arc is tight if its tail is nearer by 1.  Each lane has such an arc, because the distances are proven, so the
+    visit ends without looking where the arcs into the vertex end.
+    """
+    signature = types.UniTuple(types.int64, 4)(place, tails, quantities, space)
+
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step = Step(context, build, signature, args)
+        (first, v, lanes, left), lines, none = step.numbers(0, 4), _Lines(step, 3, 0), word(0)
+        here, summed = lines.of(v), step.array(3, 1)
+        reached = lines.where("<", here, lines.far)
+        starts = first, build.and_(build.and_(left, reached), build.not_(step.entry(summed, v)))
+        before = build.sub(here, lines.filled(1))
+        entry, (loop, take, add, following, ends, done) = (
+            build.block,
+            step.blocks("arc", "take", "add", "next", "ends", "done"),
+        )
+        build.cbranch(build.icmp_signed("!=", starts[1], none), loop, ends)
+        build.position_at_end(loop)
+        e, left = step.joined((entry, starts))
+        tail = build.zext(step.entry(step.array(1), e), _I64)
+        mine = build.and_(left, lines.where("==", lines.of(tail), before))
+        build.cbranch(build.icmp_signed("!=", mine, none), take, following)
+        build.position_at_end(take)
+        ready = build.and_(mine, step.entry(summed, tail))
+        wanted = build.and_(build.xor(mine, ready), lanes)
+        build.cbranch(build.icmp_signed("!=", wanted, none), done, add)
+        build.position_at_end(add)
+        for which in _TYPES:
+            _add(step, which, tail, e, (mine, lines.lanes))
+        build.store(build.or_(step.entry(summed, v), ready), step.at(summed.data, v))
+        rest, end = build.xor(left, mine), build.block
+        build.branch(following)
+        build.position_at_end(following)
+        now, later = step.joined((loop, [left]), (end, [rest]))[0], build.add(e, word(1))
+        for phi, value in ((e, later), (left, now)):
+            phi.add_incoming(value, following)
+        build.cbranch(build.icmp_signed("!=", now, none), loop, ends)
+        build.position_at_end(ends)
+        missed = build.and_(reached, build.not_(step.entry(summed, v)))
+        build.branch(done)
+        build.position_at_end(done)
+        found = step.joined((take, [e, left, wanted, tail]), (ends, [none, missed, none, none]))
+        return context.make_tuple(build, signature.return_type, found)
 
     return signature, codegen
 

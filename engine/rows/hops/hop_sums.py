@@ -30,7 +30,7 @@ def hop_bytes(n: int, terminals: int, sums: int) -> int:
         terminals: number of terminals.
         sums: bytes of the sums of one entry, of all quantities.
     """
-    return (n + terminals) * (LINE * (1 + sums) + 8) + n * (LINE + 29) + LINE * PIECE
+    return (n + terminals) * (LINE * (1 + sums) + 8) + n * (LINE + 45) + LINE * PIECE
 
 
 class HopSums:
@@ -110,7 +110,7 @@ class HopSums:
             np.empty(n, np.int32),
             np.empty(n, np.int32),
             np.empty(n, np.uint8),
-            np.empty((n + 1, 2), np.int64),
+            np.empty((n + 1, 4), np.int64),
         )
         starts = np.empty(n + 4, np.int32)
         spaces = []

@@ -135,6 +135,31 @@ def test_every_wrong_entry_is_refused_as_the_walk_refuses_it_in_64_lanes():
     assert accepted > 20
 
 
+def test_the_entry_that_is_named_is_wrong():
+    """Not one that only differs from what a wrong entry of a tail gives."""
+    named = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, limited = int(rng.integers(3, 60)), seed % 2 == 1
+        graph, sources = random_graph(rng, "hops", n), rng.integers(0, n, LINE)
+        rows = typed(rows_from(graph, sources), "int32")
+        beside, _ = ways(graph, "int32", limited=limited)
+        for _ in range(10):
+            other = rows.copy()
+            for _ in range(rng.integers(1, 5)):
+                i, v = rng.integers(LINE), rng.integers(n)
+                some = [0, 1, rows[i, v] // 2, rows[i, v] + 1, rows[i, v] + 2, 254, INT32.unreachable]
+                other[i, v] = rng.choice(some[: 5 if limited else 7]) if rows[i, v] < FAR else rng.choice(some[:2])
+            if np.array_equal(other, rows):
+                continue
+            with pytest.raises(SolveFailed, match="is not the shortest distance") as told:
+                beside.of(sources, other)
+            source, vertex = (int(word) for word in str(told.value).split() if word.isdigit())
+            assert (rows != other)[sources == source, vertex].any()
+            named += 1
+    assert named > 500
+
+
 @pytest.mark.parametrize(("dtype", "wrong"), [("int32", -1), ("int32", FAR + 1), ("float64", -1), ("float64", np.nan)])
 def test_what_is_no_distance_is_refused(dtype, wrong):
     graph, wanted = a_path(30)

@@ -55,6 +55,19 @@ def reduction_of(sink: Sink) -> RowReduction | None:
     return sink.reduction if isinstance(sink, ReducingSink) else None
 
 
+def without_subnormal(limits: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return limits with which kernels compare entries, positive subnormal float32 replaced by the least normal number.
+
+    The limit of the entries up to 0 is the least number above 0.  Kernels that CuPy compiles take it for 0, because
+    CuPy appends ``-ftz=true`` to all options; no entry would be below it.  Entries are no subnormal numbers: a type is
+    not used for smaller weights (``engine.planning.planner``), so the same entries are below both limits.
+    """
+    if limits.dtype != np.float32:
+        return limits
+    tiny = np.finfo(np.float32).tiny
+    return np.where((limits > 0) & (limits < tiny), tiny, limits)
+
+
 def reduced_bytes(asked: RowReduction | None, columns: int, kind: WorkType) -> int:
     """Return the bytes of device memory that reducing rows takes: for the results, and for copies of selected columns.
 
@@ -193,7 +206,7 @@ class Reducing:
         for name in ("nearest", "distances"):  # 255 in all bytes is -1 as int32, NaN as float64
             if there[name].nbytes:
                 there[name].data.memset_async(255, there[name].nbytes)
-        there["own"], there["limits"] = self._send(asked.own), self._send(asked.limits)
+        there["own"], there["limits"] = self._send(asked.own), self._send(without_subnormal(asked.limits))
         there["shares"] = self._send(asked.shares)
         there["held"], there["kinds"] = self._send(asked.held), self._send(asked.weights)
         there["middles"] = self._send(np.zeros(1) if asked.decay is None else asked.decay[2])
@@ -211,7 +224,9 @@ class Reducing:
         """Return a copy of the selected columns of ``rows``; entries from the cutoff on are *unreachable* in it."""
         asked, kind, columns = self._asked, self._kind, self._there["columns"]
         out = allocate(self._cupy, (len(rows), self._columns), kind.dtype)
-        limit = kind.sentinel() if asked.cutoff is None else asked.cutoff
+        limit: Any = kind.sentinel()
+        if asked.cutoff is not None:
+            limit = without_subnormal(np.asarray(asked.cutoff, kind.dtype))[()]
         list_of = np.uint64(0) if columns is None else columns
         self._launch("narrow", len(rows), rows, _pitch(rows), list_of, np.int32(self._columns), limit, out)
         return out

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.devices.cuda.reducing import reduced_bytes, reduction_of, sort_nearest
-from engine.graph.selection import Narrow, Rectangle
+from engine.devices.cuda.reducing import reduced_bytes, reduction_of, sort_nearest, without_subnormal
+from engine.graph.selection import Narrow, Rectangle, first_beyond
 from engine.model.dtypes import WORK_TYPES
 from engine.model.rows import ArraySink, NullSink
 from engine.rows.asked_measures import asked_measures
@@ -51,3 +51,18 @@ def test_the_bytes_count_results_and_selected_columns(targets: np.ndarray | None
 def test_sinks_that_want_rows_are_sent_rows() -> None:
     for sink in (NullSink(5), ArraySink((5, 5), "int32"), Narrow(NullSink(5), Rectangle(5, None, np.arange(2), None))):
         assert reduction_of(sink) is None
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+def test_limits_are_compared_right_also_by_kernels_that_take_subnormal_numbers_for_zero(dtype: str) -> None:
+    """CuPy compiles such kernels, for float32 alone."""
+    tiny = np.finfo(np.float32).tiny
+    entries = np.array([-5, -1, 0, 1, 3, 7], dtype)
+    for cutoff in (-3.0, -1.0, 0.0, 0.5, 3.0, float("inf")):
+        limit = np.array([first_beyond(cutoff, dtype)])
+        sent = without_subnormal(limit)
+        assert sent.dtype == limit.dtype
+        flushed = np.where(np.abs(sent) < tiny, np.zeros_like(sent), sent) if dtype == "float32" else sent
+        assert np.array_equal(entries < flushed, entries < limit), cutoff
+    small = np.array([tiny], np.float32)
+    assert np.array_equal(without_subnormal(small), small)

@@ -163,13 +163,10 @@ def sum_vertex(typingctx, place, tails, quantities, space):  # type: ignore[no-u
         step = Step(context, build, signature, args)
         (first, v, lanes, left), lines, none = step.numbers(0, 4), _Lines(step, 3, 0), word(0)
         here, summed = lines.of(v), step.array(3, 1)
-        reached = lines.where("<", here, lines.far)
+        reached, before = lines.where("<", here, lines.far), build.sub(here, lines.filled(1))
         starts = first, build.and_(build.and_(left, reached), build.not_(step.entry(summed, v)))
-        before = build.sub(here, lines.filled(1))
-        entry, (loop, take, add, following, ends, done) = (
-            build.block,
-            step.blocks("arc", "take", "add", "next", "ends", "done"),
-        )
+        entry, (loop, take, add, following) = build.block, step.blocks("arc", "take", "add", "next")
+        ends, done = step.blocks("ends", "done")
         build.cbranch(build.icmp_signed("!=", starts[1], none), loop, ends)
         build.position_at_end(loop)
         e, left = step.joined((entry, starts))
@@ -187,9 +184,9 @@ def sum_vertex(typingctx, place, tails, quantities, space):  # type: ignore[no-u
         rest, end = build.xor(left, mine), build.block
         build.branch(following)
         build.position_at_end(following)
-        now, later = step.joined((loop, [left]), (end, [rest]))[0], build.add(e, word(1))
-        for phi, value in ((e, later), (left, now)):
-            phi.add_incoming(value, following)
+        now = step.joined((loop, [left]), (end, [rest]))[0]
+        e.add_incoming(build.add(e, word(1)), following)
+        left.add_incoming(now, following)
         build.cbranch(build.icmp_signed("!=", now, none), loop, ends)
         build.position_at_end(ends)
         missed = build.and_(reached, build.not_(step.entry(summed, v)))

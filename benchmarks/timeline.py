@@ -47,7 +47,7 @@ def draw(record: dict[str, Any]) -> str:
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
         'font-size="14">',
-        f"<title>{escape('n = 65,536: seconds of the phases of a command')}</title>",
+        f"<title>{escape('Seconds of the phases of four commands, n = 65,536 where nothing else is said')}</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
     ]
     for place, (name, colour) in enumerate(COLOURS.items()):

@@ -119,7 +119,7 @@ def check_flags(**given: object) -> None:
         InvalidRequest: an argument is no bool.
     """
     for field, value in given.items():
-        if value is not True and value is not False and not _is_flag(value):
+        if not _is_flag(value):
             raise InvalidRequest(f"{field} must be True or False, found {shown(value)}", field=field)
 
 

@@ -61,7 +61,7 @@ async def upload_graph(
         try:
             digest = await receive(request, path, announced)
             once = asker.service.settings.read_seconds + path.stat().st_size / asker.service.settings.min_read_rate
-            seconds = once * (1 + len(reading["also"]))  # the file is read once more for each further column
+            seconds = once * (1 + len(reading["also"]))  # some formats are read again for each column
             upload = GraphUpload(path, digest, seconds, asked.title(), asked.name, reading)
             fresh, kept, new = await keep_graph(asker.service, upload, asker.caller)
         finally:

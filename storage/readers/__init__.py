@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol, Unpack, cast
+from typing import Any, Final, Unpack, cast
 
 import numpy as np
 
 from storage.arguments import check_declared, check_given_paths, check_names, shown
-from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded
+from storage.errors import ApspError, InvalidGraph, InvalidRequest
 from storage.geography.coordinates import Coordinates, check_system
 from storage.geography.nodes import read_nodes
-from storage.graph.cleaning import ArcList, check_quantity_name, compress, quantity_values
+from storage.graph.cleaning import ArcList, check_quantity_name, compress
 from storage.graph.graph import Graph, Receipt, build_from
 from storage.graph.inputs import keeps_greatest
 from storage.graph.units import check_unit
@@ -27,7 +27,7 @@ from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
 from storage.readers.lookalikes import refuse_triples
 from storage.readers.names import note_quotes
-from storage.readers.parsed import Parsed, ReadOptions
+from storage.readers.parsed import FormatReader, Parsed, ReadOptions, read_with_quantities
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
 from storage.readers.tables.matrix_shape import is_matrix
@@ -117,10 +117,6 @@ _UNQUOTED: Final = frozenset(
 )
 
 
-class _Reader(Protocol):
-    def read(self, source: Source, options: ReadOptions) -> Parsed: ...
-
-
 @lists_options
 def read_graph(
     path: str | Path,
@@ -151,7 +147,8 @@ def read_graph(
         mode: how people travel through an OpenStreetMap extract: ``walking``, ``cycling`` or ``driving``.
         limits: limits on the size of the content and on declared counts.
         also: columns or attributes of further numbers of each arc, named as for ``weight``, which become
-            ``Graph.quantities``.  The file is read once more for each name.
+            ``Graph.quantities``.  Edge lists, Parquet and TNTP are read once for all of them, files of other formats
+            once more for each name.
 
     Returns:
         The clean graph, and the receipt: format, column of the weight, what was dropped or merged, notes.
@@ -250,34 +247,10 @@ def _parsed(
         name = form or _told(file, options)
         _check_meaning(name, options)
         # The reader is imported only here, so that the API process starts without waiting for polars and SciPy.
-        reader = cast(_Reader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
-        parsed = reader.read(file, options)
+        reader = cast(FormatReader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
+        parsed = read_with_quantities(reader, file, options)
         parsed.arcs.greatest = keeps_greatest(reading.get("parallel"))
-        if also:
-            _read_quantities(reader, Path(regular), options, parsed)
         yield parsed, name, file
-
-
-def _read_quantities(reader: _Reader, path: Path, options: ReadOptions, parsed: Parsed) -> None:
-    """Read the columns of ``options.also``, each as if it were the weight, and add them to the arcs of ``parsed``."""
-    arcs = parsed.arcs
-    for column in options.also:
-        as_weight = replace(options, weight=column, unweighted=False, length_of=None, also=())
-        try:
-            found = reader.read(Source(path, options.limits), as_weight).arcs
-        except InvalidGraph as error:
-            message = str(error).removeprefix(f"line {error.line}: ")
-            raise InvalidGraph(f"--also {column}: {message}", line=error.line, field=error.field) from None
-        except LimitExceeded:
-            raise
-        except InvalidRequest as error:
-            raise InvalidRequest(f"--also {column}: {error}", field="also") from None
-        same = np.array_equal(found.tails, arcs.tails) and np.array_equal(found.heads, arcs.heads)
-        if not same or found.weights is None:
-            raise InvalidGraph(f"--also {column}: its rows are not the arcs of the weight", field="also")
-        arcs.quantities[column] = quantity_values(column, found.weights)
-    parsed.notes = [note.replace("not read: ", "not the weight: ", 1) for note in parsed.notes]
-    parsed.notes.append(f"summed along the paths: {', '.join(options.also)}")
 
 
 @contextlib.contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,19 +61,26 @@ def _narrowest(part: AnyArray) -> np.dtype[np.generic]:
 
 
 class ArcColumns:
-    """Tails, heads and, if the list is weighted, weights of the arcs read so far; refuses more arcs than ``limits``
-    allow.
+    """Tails, heads, weights (if the list is weighted) and quantities of the arcs read so far; refuses more arcs than
+    ``limits`` allow.
     """
 
-    def __init__(self, limits: ReadLimits, weighted: bool) -> None:
+    def __init__(self, limits: ReadLimits, weighted: bool, quantities: Iterable[str] = ()) -> None:
         self._limits = limits
         self._tails, self._heads = Column(), Column()
         self._weights = Column() if weighted else None
+        self._quantities = {name: Column() for name in quantities}
 
     def __len__(self) -> int:
         return self._tails.length
 
-    def append(self, tails: AnyArray, heads: AnyArray, weights: AnyArray | None) -> None:
+    def append(
+        self,
+        tails: AnyArray,
+        heads: AnyArray,
+        weights: AnyArray | None,
+        quantities: Mapping[str, AnyArray] = MappingProxyType({}),
+    ) -> None:
         """Add arcs; ``weights`` is ignored by an unweighted list."""
         self._limits.check_arcs(len(self) + len(tails))
         self._tails.append(tails)
@@ -81,10 +89,14 @@ class ArcColumns:
             if weights is None:
                 raise InvalidGraph("weights are missing", field="weight")
             self._weights.append(weights)
+        for name, column in self._quantities.items():
+            column.append(quantities[name])
 
     def take(self) -> ArcList:
         """Return all arcs and empty this list."""
-        return ArcList(self._tails.take(), self._heads.take(), None if self._weights is None else self._weights.take())
+        weights = None if self._weights is None else self._weights.take()
+        quantities = {name: column.take() for name, column in self._quantities.items()}
+        return ArcList(self._tails.take(), self._heads.take(), weights, quantities)
 
 
 class TextLabels:

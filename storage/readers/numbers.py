@@ -11,6 +11,7 @@ from storage.graph.cleaning import EXACT, AnyArray, IntArray
 from storage.readers import fields
 from storage.readers.columns import ArcColumns
 from storage.readers.tables import table
+from storage.readers.tables.csv_columns import may_have_vanished
 from storage.readers.tables.text_rows import normalise, strip_comments
 
 
@@ -35,7 +36,7 @@ def parse_numbers(data: bytes, line: int, comments: str = "", *, what: str = "we
             continue
         values: AnyArray = column.to_numpy()
         whole = len(values) == count and column.null_count() == 0
-        if whole and values.min() > -EXACT and values.max() < EXACT and not table.may_have_vanished(values, words):
+        if whole and values.min() > -EXACT and values.max() < EXACT and not may_have_vanished(values, words):
             return values
     return _parse_words(data, line, comments, what)
 

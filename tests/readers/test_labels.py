@@ -13,7 +13,7 @@ from storage.errors import InvalidGraph, NotFound
 from storage.graph.cleaning import is_label
 from storage.graph.graph import Graph, build_graph, index_of
 from storage.readers import read_graph
-from storage.readers.tables.table import may_have_other_spellings
+from storage.readers.tables.csv_columns import may_have_other_spellings
 
 
 def read(tmp_path: Path, text: str, name: str = "g.csv", **options: object) -> Graph:

@@ -10,7 +10,7 @@ import pytest
 
 from storage.errors import InvalidGraph
 from storage.readers import fields, read_graph
-from storage.readers.tables import table
+from storage.readers.tables import csv_columns, table
 
 SMALL = f"0.{'0' * 400}1"
 
@@ -118,5 +118,5 @@ def test_columns_are_read_again_only_where_a_number_may_have_vanished(
 def test_a_number_at_the_end_of_the_text_is_looked_at(spaces: int) -> None:
     values = np.array([0.0, 1.0])
     for text, expected in (("e-400", True), ("e-0400", True), ("e-005", False), ("e-40", False), ("-0", False)):
-        assert table.may_have_vanished(values, f"1.0 0{text}{' ' * spaces}".encode()) == expected
-        assert not table.may_have_vanished(values + 1, text.encode())
+        assert csv_columns.may_have_vanished(values, f"1.0 0{text}{' ' * spaces}".encode()) == expected
+        assert not csv_columns.may_have_vanished(values + 1, text.encode())

@@ -26,7 +26,7 @@ MOST_NUMBERS: Final = 1000
 MOST_COLUMNS: Final = 100
 #: the most characters of the name of a column
 _LONGEST_COLUMN: Final = 200
-#: the most further columns of a graph; each takes time, because the file is read once more for it
+#: the most further columns of a graph; each takes time, and files of some formats are read once more for it
 MOST_QUANTITIES: Final = 32
 #: a vertex as the file names it
 Label = StrictInt | StrictStr

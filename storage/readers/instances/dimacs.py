@@ -16,7 +16,7 @@ from storage.readers import fields
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
-from storage.readers.tables.table import ArcTable, Layout
+from storage.readers.tables.table import ArcTable, Layout, Row
 from storage.readers.tables.text_rows import is_comment
 
 _OTHERS = {
@@ -48,7 +48,7 @@ class _DimacsTable(ArcTable):
         super().__init__(layout, options.limits)
         self._header = header
 
-    def row(self, raw: bytes, number: int) -> tuple[str, str, int | float | None] | None:
+    def row(self, raw: bytes, number: int) -> Row | None:
         if raw.split()[:1] == [b"p"]:
             why = f"line {self._header.line} has one" if self._header else "arcs stand before it"
             raise InvalidGraph(f"a p line where none may be: {why}", line=number, field="p")

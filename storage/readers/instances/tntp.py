@@ -48,18 +48,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     """
     header = _header(source.head)
     weight = _weight(header, options)
-    shift = header.shift
-    layout = Layout(
-        header.width,
-        shift,
-        shift + 1,
-        None if weight is None else shift + weight,
-        separator=header.separator,
-        comments="~<",
-        blanks=";",
-        formula=options.length_of,
-    )
-    table = ArcTable(layout, options.limits)
+    table = ArcTable(_layout(header, weight, options), options.limits)
     for block in source.body(header.skip):
         table.feed(block)
     entries = len(table)
@@ -116,6 +105,21 @@ def _fields(rows: list[str]) -> tuple[int, int, str | None]:
         # Blanks may precede a leading tab, so they are removed before the test for it.
         return min(tabs) + 1, int(rows[0].lstrip(" ").startswith("\t")), "\t"
     return len(rows[0].split()), 0, None
+
+
+def _layout(header: _Header, weight: int | None, options: ReadOptions) -> Layout:
+    shift, further = header.shift, options.read_together(lambda as_weight: _weight(header, as_weight))
+    return Layout(
+        header.width,
+        shift,
+        shift + 1,
+        None if weight is None else shift + weight,
+        separator=header.separator,
+        comments="~<",
+        blanks=";",
+        formula=options.length_of,
+        quantities={column: shift + position for column, position in further.items()},
+    )
 
 
 def _weight(header: _Header, options: ReadOptions) -> int | None:

@@ -51,23 +51,10 @@ def arcs_of(
     import polars as pl
 
     for column in frame:
-        if column.null_count():
-            row = top + int(column.is_null().arg_max() or 0)
-            raise InvalidGraph(f"row {row + 1} of column {column.name!r} is empty", field=column.name)
+        _refuse_gaps(column, top)
     weights = None
     if frame.width > 2:
-        column = frame.to_series(2)
-        if column.dtype.is_integer():
-            column = _as_int64(column, top)
-        elif column.dtype.is_decimal():
-            column = column.cast(pl.Float64())
-        weights = column.to_numpy()
-        if weights.dtype.kind == "f":
-            wrong = np.isnan(weights) | (weights == -np.inf)
-            if wrong.any():
-                row = int(np.argmax(wrong))
-                raise InvalidGraph(f"row {top + row + 1}: weight {weights[row]} is not a length", field="weight")
-        weights = weights.astype(np.float64 if weights.dtype.kind == "f" else np.int64)
+        weights = weights_of(frame.to_series(2), top)
         if formula is not None:
             weights = formula(weights)
             wrong = np.flatnonzero(~np.isfinite(weights))
@@ -78,6 +65,38 @@ def arcs_of(
     if text:
         return labels.encode(ends[0].cast(pl.String())), labels.encode(ends[1].cast(pl.String())), weights
     return _as_int64(ends[0], top).to_numpy(), _as_int64(ends[1], top).to_numpy(), weights
+
+
+def weights_of(column: pl.Series, top: int) -> AnyArray:
+    """Return a column of numbers as int64 or float64.
+
+    Args:
+        column: the numbers, shape (k,).
+        top: number of rows before these, for messages.
+
+    Raises:
+        InvalidGraph: a value is missing, no length, or beyond int64.
+    """
+    import polars as pl
+
+    _refuse_gaps(column, top)
+    if column.dtype.is_integer():
+        column = _as_int64(column, top)
+    elif column.dtype.is_decimal():
+        column = column.cast(pl.Float64())
+    weights = column.to_numpy()
+    if weights.dtype.kind == "f":
+        wrong = np.isnan(weights) | (weights == -np.inf)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise InvalidGraph(f"row {top + row + 1}: weight {weights[row]} is not a length", field="weight")
+    return weights.astype(np.float64 if weights.dtype.kind == "f" else np.int64)
+
+
+def _refuse_gaps(column: pl.Series, top: int) -> None:
+    if column.null_count():
+        row = top + int(column.is_null().arg_max() or 0)
+        raise InvalidGraph(f"row {row + 1} of column {column.name!r} is empty", field=column.name)
 
 
 def _as_int64(column: pl.Series, top: int) -> pl.Series:

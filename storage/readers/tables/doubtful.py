@@ -203,6 +203,24 @@ class DecimalMarks:
         return [f"the {name} in numbers such as {self._first[0]} is read as decimal {name}, not as mark of thousands"]
 
 
+class DoubtfulRows:
+    """Finds rows that are doubtful with one column of numbers: comments like arcs, and marks of decimals."""
+
+    def __init__(self, layout: Layout, header: bool) -> None:
+        self._layout = layout
+        self._marks = DecimalMarks()
+        self.commented = CommentedRows(layout, header)
+
+    def look(self, block: Block) -> None:
+        """Examine the next block.  Raises InvalidGraph for quotes that do not match."""
+        self.commented.look(block)
+        self._marks.look_at_block(block, self._layout)
+
+    def notes(self) -> list[str]:
+        """Return the notes for the receipt.  Raises InvalidGraph for numbers that must have marks of thousands."""
+        return [*self.commented.notes(), *self._marks.notes()]
+
+
 def _first_row(data: bytes) -> int | None:
     """Return the position of the first line that is neither empty nor a comment."""
     found = _ROW.search(data)

@@ -21,7 +21,7 @@ from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import FIRST_LINE, Source
 from storage.readers.tables.directions import kinds_of
-from storage.readers.tables.doubtful import CommentedRows, DecimalMarks, PaddedNames
+from storage.readers.tables.doubtful import DoubtfulRows, PaddedNames
 from storage.readers.tables.header import no_banner
 from storage.readers.tables.no_lengths import refuse_last_row
 from storage.readers.tables.remarks import Remarks
@@ -53,6 +53,8 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     if source.head_is_cut:
         raise InvalidGraph(f"a row of more than {FIRST_LINE:,} bytes: this is no edge list", line=1, field="row")
     sniffed = sniff(source.head, options, source.separator)
+    layout = replace(sniffed.layout, quantities=_together(source, options, sniffed))
+    sniffed = replace(sniffed, layout=layout)
     try:
         parsed = _read(source, options, sniffed)
     except TextVertex as found:
@@ -68,18 +70,52 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     return parsed
 
 
+def _together(source: Source, options: ReadOptions, sniffed: Sniffed) -> dict[str, int]:
+    """Return the positions of the columns of ``also`` with which all else is read as it is with the weight."""
+
+    def find(as_weight: ReadOptions) -> int | None:
+        other = sniff(source.head, as_weight, source.separator)
+        layout = replace(other.layout, weight=sniffed.layout.weight, formula=sniffed.layout.formula)
+        same = replace(other, layout=layout, weight_name=sniffed.weight_name, notes=sniffed.notes) == sniffed
+        return other.layout.weight if same else None
+
+    return options.read_together(find)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a file without their numbers; ``names`` are the vertices if these are names."""
+
+    source: Source
+    options: ReadOptions
+    sniffed: Sniffed
+    padded: PaddedNames
+    names: AnyArray | None
+    directed: bool
+    notes: list[str]
+
+
 def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     directed, notes = _direction(source, options, sniffed)
-    table, commented, padded, marks = _fed(source, sniffed, options)
-    entries = len(table)
-    if entries == 0:
+    table, padded, doubtful, others = _fed(source, sniffed, options)
+    if len(table) == 0:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
     arcs = table.columns.take()
-    notes += [*sniffed.notes, *commented.notes(), *marks.notes(), *_note_square(entries, sniffed, options)]
-    if table.labels is not None:
-        names = table.labels.finish(arcs)
-        commented.refuse_signs(names)
-        padded.refuse_others(source.body(sniffed.skip))
+    names = None if table.labels is None else table.labels.finish(arcs)
+    rows = _Rows(source, options, sniffed, padded, names, directed, notes)
+    parsed = _checked(rows, arcs, doubtful)
+    for column, values in arcs.quantities.items():
+        _checked(rows, ArcList(arcs.tails, arcs.heads, values), others[column])
+    return parsed
+
+
+def _checked(rows: _Rows, arcs: ArcList, doubtful: DoubtfulRows) -> Parsed:
+    """Return the arcs with all that the receipt says.  Raises InvalidGraph if the rows may not mean these arcs."""
+    sniffed, options, names, entries = rows.sniffed, rows.options, rows.names, len(arcs.tails)
+    notes = [*rows.notes, *sniffed.notes, *doubtful.notes(), *_note_square(entries, sniffed, options)]
+    if names is not None:
+        doubtful.commented.refuse_signs(names)
+        rows.padded.refuse_others(rows.source.body(sniffed.skip))
         if sniffed.counts is not None:
             _check_counts(sniffed.counts, len(names), entries)
         elif not sniffed.header and sniffed.layout.width == 2:
@@ -88,12 +124,12 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
         _refuse_all_pairs(arcs)
         refuse_last_row(arcs, names)
         _refuse_second_header(arcs, names, sniffed)
-        return Parsed(arcs, names, directed, entries, weight_column=sniffed.weight_name, notes=notes)
+        return Parsed(arcs, names, rows.directed, entries, weight_column=sniffed.weight_name, notes=notes)
     if not sniffed.header and _is_size_line(arcs, sniffed.first):
-        lines = enumerate(map(str.strip, source.head), 1)
+        lines = enumerate(map(str.strip, rows.source.head), 1)
         raise next(no_banner(text, at) for at, text in lines if text and not is_comment(text, COMMENTS))
     labels = None
-    counts = _declared(source.head, sniffed)
+    counts = _declared(rows.source.head, sniffed)
     if counts is not None:
         labels = _declared_labels(counts, arcs, notes, options)
     elif not sniffed.header and sniffed.layout.width == 2 and (counts := _first_row(arcs, sniffed.first)):
@@ -103,21 +139,22 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     _refuse_all_pairs(arcs)
     _refuse_end(arcs)
     base = 0 if labels is None or not len(labels) else int(labels[0])
-    return Parsed(arcs, labels, directed, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
+    return Parsed(arcs, labels, rows.directed, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
 
 
 def _fed(
     source: Source, sniffed: Sniffed, options: ReadOptions
-) -> tuple[ArcTable, CommentedRows, PaddedNames, DecimalMarks]:
-    """Read all rows into a table; also return the three checkers of doubtful comments, names and numbers."""
-    table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout, sniffed.header)
-    padded, marks = PaddedNames(sniffed.layout), DecimalMarks()
+) -> tuple[ArcTable, PaddedNames, DoubtfulRows, dict[str, DoubtfulRows]]:
+    """Read all rows into a table; also return the checker of names, and those of the weight and of each quantity."""
+    layout, header = sniffed.layout, sniffed.header
+    table, padded, doubtful = ArcTable(layout, options.limits), PaddedNames(layout), DoubtfulRows(layout, header)
+    others = {name: DoubtfulRows(replace(layout, weight=at), header) for name, at in layout.quantities.items()}
     for block in source.body(sniffed.skip):
-        commented.look(block)
-        marks.look_at_block(block, sniffed.layout)
+        for rows in (doubtful, *others.values()):
+            rows.look(block)
         table.feed(block)
         padded.look(block)
-    return table, commented, padded, marks
+    return table, padded, doubtful, others
 
 
 def _note_square(entries: int, sniffed: Sniffed, options: ReadOptions) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,13 @@ from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, ArcList
 from storage.readers.columns import ArcColumns, TextLabels
 from storage.readers.layers.edges import read_edges
-from storage.readers.layers.frames import SAMPLE, arcs_of, sample_of
+from storage.readers.layers.frames import SAMPLE, arcs_of, sample_of, weights_of
 from storage.readers.layers.geoparquet import lines_of
 from storage.readers.limits import HARMLESS_BYTES
 from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
-from storage.readers.tables.choose import choose_by_name
+from storage.readers.tables.choose import Columns, choose_by_name
 from storage.readers.tables.directions import direction_of
 from storage.readers.tables.matrix_shape import names_columns
 from storage.readers.tables.sniff import names_ends
@@ -67,17 +68,16 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     if len(names) < 2:
         raise InvalidGraph(f"an edge needs two columns, the file has {len(names)}", field="schema")
     _refuse_matrix(names, numeric, rows, options)
-    selected = choose_by_name(names, numeric, options, sample_of(table.head(SAMPLE).collect()))
+    sample = sample_of(table.head(SAMPLE).collect())
+    selected = choose_by_name(names, numeric, options, sample)
     source, target, weight = selected.source, selected.target, selected.weight
-    for name in (names[source], names[target]):
-        kind = schema[name]
-        if not (kind.is_integer() or kind in (pl.String(), pl.Categorical()) or isinstance(kind, pl.Enum)):
-            raise InvalidGraph(f"column {name!r} holds {kind}; vertices are whole numbers or text", field=name)
+    _refuse_types(schema, names[source], names[target])
     if weight is not None and not numeric[weight]:
         raise InvalidRequest(f"column {names[weight]!r} holds {schema[names[weight]]}, not weights", field="weight")
     text = not (schema[names[source]].is_integer() and schema[names[target]].is_integer())
     wanted = [names[source], names[target]] + ([] if weight is None else [names[weight]])
-    arcs, labels = _arcs(table.select(wanted), rows, options, text=text)
+    further = _together(names, numeric, sample, selected, options)
+    arcs, labels = _arcs(table, (wanted, further), rows, options, text=text)
     directed, told = _direction(table, names, selected.kind, options)
     return Parsed(
         arcs,
@@ -90,11 +90,43 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     )
 
 
-def _arcs(table: pl.LazyFrame, rows: int, options: ReadOptions, *, text: bool) -> tuple[ArcList, AnyArray | None]:
-    """Return the arcs of a table of two or three columns, and the labels of vertices that are text."""
-    columns, labels = ArcColumns(options.limits, table.collect_schema().len() > 2), TextLabels()
+def _refuse_types(schema: pl.Schema, *ends: str) -> None:
+    """Refuse columns of vertices that hold neither whole numbers nor text."""
+    import polars as pl
+
+    for name in ends:
+        kind = schema[name]
+        if not (kind.is_integer() or kind in (pl.String(), pl.Categorical()) or isinstance(kind, pl.Enum)):
+            raise InvalidGraph(f"column {name!r} holds {kind}; vertices are whole numbers or text", field=name)
+
+
+def _together(
+    names: list[str], numeric: list[bool], sample: list[list[str]], selected: Columns, options: ReadOptions
+) -> dict[str, str]:
+    """Return, for each name in ``also`` for which all other columns stay the same, the column that it means."""
+
+    def find(as_weight: ReadOptions) -> int | None:
+        other = choose_by_name(names, numeric, as_weight, sample)
+        same = replace(other, weight=selected.weight, notes=selected.notes) == selected
+        return other.weight if same and other.weight is not None and numeric[other.weight] else None
+
+    return {column: names[position] for column, position in options.read_together(find).items()}
+
+
+def _arcs(
+    table: pl.LazyFrame, selected: tuple[list[str], dict[str, str]], rows: int, options: ReadOptions, *, text: bool
+) -> tuple[ArcList, AnyArray | None]:
+    """Return the arcs, and the labels of vertices that are text.
+
+    ``selected`` are the two or three columns of the arcs, and the columns of quantities by name.
+    """
+    wanted, further = selected
+    columns, labels = ArcColumns(options.limits, len(wanted) > 2, further), TextLabels()
+    table = table.select(list(dict.fromkeys([*wanted, *further.values()])))
     for top in range(0, rows, _ROWS):
-        columns.append(*arcs_of(table.slice(top, _ROWS).collect(), top, text, labels, options.length_of))
+        frame = table.slice(top, _ROWS).collect()
+        quantities = {name: weights_of(frame.get_column(column), top) for name, column in further.items()}
+        columns.append(*arcs_of(frame.select(wanted), top, text, labels, options.length_of), quantities)
     arcs = columns.take()
     return arcs, labels.finish(arcs) if text else None
 

@@ -9,7 +9,8 @@ line by line from the start.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,23 @@ from storage.readers.columns import ArcColumns, TextLabels
 from storage.readers.formula import Formula
 from storage.readers.limits import ReadLimits
 from storage.readers.source import BLOCK, Block
+from storage.readers.tables.csv_columns import (
+    as_numbers,
+    even,
+    may_have_other_spellings,
+    may_have_vanished,
+    read_csv,
+    with_points,
+)
 from storage.readers.tables.text_rows import blanks_in_quotes, is_comment, normalise, strip_comments, tabs_in_fields
 
 if TYPE_CHECKING:
     import polars as pl
 
+#: Tails, heads and weights of arcs, and their quantities by name.
+Arcs = tuple[AnyArray, AnyArray, AnyArray | None, Mapping[str, AnyArray]]
+#: Source, target and weight (None if no weight is read) of a row, and all its fields.
+Row = tuple[str, str, int | float | None, list[str]]
 
 #: Files of up to this number of bytes are read line by line.
 FEW_BYTES = 1 << 18
@@ -59,6 +72,7 @@ class Layout:
         formula: computes lengths from the weights; None keeps the weights.
         behind: whether the text after a blank and ``#`` in a row is a comment.
         decimals: whether vertices may be written as decimals of a whole value, ``1.0``.
+        quantities: positions of further columns by name, which are written like weights; ``formula`` ignores them.
     """
 
     width: int
@@ -81,6 +95,7 @@ class Layout:
     formula: Formula | None = None
     behind: bool = False
     decimals: bool = False
+    quantities: Mapping[str, int] = field(default_factory=dict)
 
 
 class ArcTable:
@@ -91,10 +106,12 @@ class ArcTable:
     def __init__(self, layout: Layout, limits: ReadLimits) -> None:
         limits.check_columns(layout.width)
         self.layout = layout
-        self.columns = ArcColumns(limits, layout.weight is not None)
+        self.columns = ArcColumns(limits, layout.weight is not None, layout.quantities)
         self.labels = TextLabels() if layout.text else None
         self._limits = limits
-        self._fractions = layout.decimal_comma
+        weight = [] if layout.weight is None else [layout.weight]
+        self._numbers = sorted({*weight, *layout.quantities.values()})
+        self._fractions: set[int] = set()  # positions of the columns that are known to have fractions
         self._by_columns = False
 
     def __len__(self) -> int:
@@ -111,10 +128,10 @@ class ArcTable:
         # Python reads a small file in less time than the import of polars takes.
         self._by_columns = self._by_columns or len(block.data) > FEW_BYTES
         arcs = self._parse_columns(block.data) if self._by_columns else None
-        tails, heads, weights = self._parse_lines(block) if arcs is None else arcs
+        tails, heads, weights, quantities = self._parse_lines(block) if arcs is None else arcs
         if self.layout.formula is not None and weights is not None:
             weights = self._lengths(self.layout.formula, weights, block)
-        self.columns.append(tails, heads, weights)
+        self.columns.append(tails, heads, weights, quantities)
         if self.labels is not None:
             self._limits.check_vertices(len(self.labels))
 
@@ -130,7 +147,7 @@ class ArcTable:
         line = next(islice(rows, int(wrong[0]), None))
         raise InvalidGraph(f"{formula.text} is {lengths[wrong[0]]}, which is no length", line=line, field="length_of")
 
-    def _parse_columns(self, data: bytes) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
+    def _parse_columns(self, data: bytes) -> Arcs | None:
         """Parse whole columns at once; return None if the block must be read line by line."""
         layout = self.layout
         data = strip_comments(data, layout.comments)
@@ -142,7 +159,8 @@ class ArcTable:
         data = normalise(data, layout.separator, layout.blanks)
         rows = data.count(b"\n")
         if rows == 0:
-            return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int32)
+            none = np.empty(0, np.int32)
+            return none, none, none, dict.fromkeys(layout.quantities, none)
         if layout.mark:
             longer = len(data) + 1
             data = (b"\n" + data).replace(b"\n%s " % layout.mark.encode(), b"\n")[1:]
@@ -152,7 +170,7 @@ class ArcTable:
         separator = layout.separator or " "
         plain = b"".join(data.split(b'"')[::2]) if quotes else data
         # polars fills short rows with nulls and drops excess fields without an error, so the separators are counted.
-        if not _even(plain, separator, width, rows):
+        if not even(plain, separator, width, rows):
             return None
         frame = self._parse_frame(data, separator, width, quotes)
         if frame is None or frame.height != rows or any(column.null_count() for column in frame):
@@ -160,77 +178,76 @@ class ArcTable:
         return self._arrays(frame, data)
 
     def _parse_frame(self, data: bytes, separator: str, width: int, quotes: bool) -> pl.DataFrame | None:
+        """Return source, target and all columns of numbers, each named by its position in the rows of the file."""
         import polars as pl
 
-        layout = self.layout
-        shift = bool(layout.mark)
-        names = [str(i) for i in range(width)]
+        layout, ends, numbers = self.layout, [self.layout.source, self.layout.target], self._numbers
+        first = int(bool(layout.mark))
         # Vertices named by numbers are parsed as text if a number may have two spellings: 07 and 7 are two names.
         as_text = layout.text or (layout.first is None and may_have_other_spellings(data))
-        ends = [str(layout.source - shift), str(layout.target - shift)]
-        wanted = ends if layout.weight is None else [*ends, str(layout.weight - shift)]
-        schema: dict[str, pl.DataType] = {name: pl.String() for name in names}
+        kinds: dict[int, pl.DataType] = dict.fromkeys(range(first, first + width), pl.String())
         if not as_text:
-            schema.update({name: pl.Int64() for name in ends})
-        tries = [pl.Float64()] if self._fractions else [pl.Int64(), pl.Float64()]
-        for kind in tries[:1] if layout.weight is None or layout.integer else tries:
-            if layout.weight is not None:
-                # With decimal commas, weights are parsed as text: polars would also accept 1.234, which may mean 1234.
-                schema[wanted[2]] = pl.String() if layout.decimal_comma else kind
-            try:
-                frame = pl.read_csv(
-                    data,
-                    has_header=False,
-                    columns=sorted({int(name) for name in wanted}),
-                    separator=separator,
-                    quote_char='"' if quotes else None,
-                    schema=schema,
-                    empty_string_is_null=True,
-                )
-            except pl.exceptions.PolarsError:
-                continue
-            self._fractions = self._fractions or (layout.weight is not None and kind == pl.Float64())
-            frame = frame.select(wanted)
-            if layout.decimal_comma and layout.weight is not None:
-                if frame.to_series(2).str.contains(".", literal=True).any():
-                    return None
-                frame = frame.with_columns(pl.nth(2).str.replace(",", ".", literal=True).cast(kind, strict=False))
-            return frame if layout.text or not as_text else _as_numbers(frame)
-        return None
+            kinds.update(dict.fromkeys(ends, pl.Int64()))
 
-    def _arrays(self, frame: pl.DataFrame, data: bytes) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
+        def parse(columns: list[int], whole: set[int]) -> pl.DataFrame | None:
+            # With decimal commas, weights are parsed as text: polars would also accept 1.234, which may mean 1234.
+            if not layout.decimal_comma:
+                kinds.update({i: pl.Int64() if i in whole else pl.Float64() for i in numbers})
+            places = sorted(i - first for i in columns)
+            return read_csv(data, {str(i): kind for i, kind in kinds.items()}, places, separator, quotes)
+
+        whole = {*numbers} - self._fractions
+        frame = parse([*ends, *numbers], whole)
+        if frame is None and not (layout.integer or layout.decimal_comma):
+            fractions = whole if len(whole) == 1 else {i for i in whole if parse([i], whole) is None}
+            frame = parse([*ends, *numbers], whole - fractions) if fractions else None
+            if frame is not None:
+                self._fractions |= fractions
+        if frame is None:
+            return None
+        frame = frame.select(str(i) for i in [*ends, *numbers])
+        if layout.decimal_comma and numbers:
+            frame = with_points(frame)
+        return frame if frame is None or layout.text or not as_text else as_numbers(frame)
+
+    def _arrays(self, frame: pl.DataFrame, data: bytes) -> Arcs | None:
         layout = self.layout
-        weights: AnyArray | None = None
-        if layout.weight is not None:
-            weights = frame.to_series(2).to_numpy()
+        numbers: dict[int | None, AnyArray] = {}
+        for position in self._numbers:
+            numbers[position] = values = frame.get_column(str(position)).to_numpy()
             # NaN fails this comparison, too.  For whole numbers beyond 2^53, the line parser examines the text.
-            if not (weights.min() > -EXACT and weights.max() < EXACT) or may_have_vanished(weights, data):
+            if not (values.min() > -EXACT and values.max() < EXACT) or may_have_vanished(values, data):
                 return None
+        further = {name: numbers[position] for name, position in layout.quantities.items()}
+        weights = numbers.get(layout.weight)
         if self.labels is not None:
             ends = frame.to_series(0), frame.to_series(1)
             # an empty field in quotes is no null, so it would be the name of a vertex
             if any((side == "").any() for side in ends):
                 return None
-            return self.labels.encode(ends[0]), self.labels.encode(ends[1]), weights
+            return self.labels.encode(ends[0]), self.labels.encode(ends[1]), weights, further
         tails, heads = frame.to_series(0).to_numpy(), frame.to_series(1).to_numpy()
         low, high = min(tails.min(), heads.min()), max(tails.max(), heads.max())
         if (layout.first is not None and low < layout.first) or (layout.last is not None and high > layout.last):
             return None
-        return tails, heads, weights
+        return tails, heads, weights, further
 
-    def _parse_lines(self, block: Block) -> tuple[AnyArray, AnyArray, AnyArray | None]:
+    def _parse_lines(self, block: Block) -> Arcs:
         """Parse line by line.  Raises InvalidGraph for the first wrong line."""
         layout = self.layout
         tails: list[int] = []
         heads: list[int] = []
         weights: list[int | float] = []
+        quantities: dict[str, list[int | float]] = {name: [] for name in layout.quantities}
         names: list[str] = []
         known: dict[str, int] = {}  # a cache of parsed vertices: most occur in several rows
         for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
             row = self.row(raw, number)
             if row is None:
                 continue
-            source, target, weight = row
+            source, target, weight, tokens = row
+            for name, position in layout.quantities.items():
+                quantities[name].append(self._weight(tokens[position], number))
             if layout.text:
                 names += [source, target]
             else:
@@ -240,14 +257,14 @@ class ArcTable:
                     ends.append(known[token])
             if weight is not None:
                 weights.append(weight)
-        lengths = np.array(weights, np.float64 if any(isinstance(w, float) for w in weights) else np.int64)
+        lengths, further = _as_array(weights), {name: _as_array(values) for name, values in quantities.items()}
         if self.labels is not None:
             codes = self.labels.encode(names)
-            return codes[::2], codes[1::2], lengths
-        return np.array(tails, np.int64), np.array(heads, np.int64), lengths
+            return codes[::2], codes[1::2], lengths, further
+        return np.array(tails, np.int64), np.array(heads, np.int64), lengths, further
 
-    def row(self, raw: bytes, number: int) -> tuple[str, str, int | float | None] | None:
-        """Return source, target and weight of one line; None for a comment or an empty line."""
+    def row(self, raw: bytes, number: int) -> Row | None:
+        """Return one line as a row; None for a comment or an empty line."""
         layout = self.layout
         text = self._decode(raw, number)
         for blank in layout.blanks:
@@ -267,15 +284,18 @@ class ArcTable:
             )
         weight = None
         if layout.weight is not None:
-            weight = fields.weight(
-                row[layout.weight], number, integer=layout.integer, decimal_comma=layout.decimal_comma
-            )
-            if weight == float("inf") and not layout.infinite:
-                raise InvalidGraph("weight inf is not allowed in this format", line=number, field="weight")
+            weight = self._weight(row[layout.weight], number)
         source, target = row[layout.source], row[layout.target]
         if layout.text and not (source and target):
             raise InvalidGraph(f"the vertex is missing: {fields.shown(text)}", line=number, field="vertex")
-        return source, target, weight
+        return source, target, weight, row
+
+    def _weight(self, token: str, number: int) -> int | float:
+        layout = self.layout
+        weight = fields.weight(token, number, integer=layout.integer, decimal_comma=layout.decimal_comma)
+        if weight == float("inf") and not layout.infinite:
+            raise InvalidGraph("weight inf is not allowed in this format", line=number, field="weight")
+        return weight
 
     def _decode(self, raw: bytes, number: int) -> str:
         try:
@@ -300,6 +320,11 @@ class ArcTable:
         return value
 
 
+def _as_array(numbers: list[int | float]) -> AnyArray:
+    """Return numbers as int64, or as float64 if there is a fraction."""
+    return np.array(numbers, np.float64 if any(isinstance(number, float) for number in numbers) else np.int64)
+
+
 def _as_whole(token: str) -> str:
     """Return ``1`` for ``1.0``; return fractions, and numbers that float64 would round, unchanged, so that the caller
     refuses them.
@@ -321,56 +346,3 @@ def _refuse_late_quotes(block: Block) -> None:
     if found is not None:
         line = block.line + block.data.count(b"\n", 0, found.end())
         raise InvalidGraph("a field in quotes, while the rows before have none: quote all or none", line=line)
-
-
-def _even(data: bytes, separator: str, width: int, rows: int) -> bool:
-    """Return whether ``data``, from which quoted text was removed, has ``rows`` lines of ``width`` fields each."""
-    sign = separator.encode()
-    others = bytes(set(range(256)) - {*sign, *b"\n"})
-    return data.translate(None, delete=others) == (sign * (width - 1) + b"\n") * rows
-
-
-def may_have_other_spellings(data: bytes) -> bool:
-    """Return whether some number may have a leading zero or a plus sign, or be ``-0``, judging by single bytes only."""
-    if b"+" in data or (b"-" in data and b"-0" in data):
-        return True
-    # A leading zero follows a separator or sign (ASCII codes below the point's) and precedes a digit (codes above the
-    # slash's).  The semicolon has a code above the point's, so it is replaced by a comma.
-    letters = np.frombuffer(data.replace(b";", b",") if b";" in data else data, np.uint8)
-    found = letters[:-2] < ord(".")
-    found &= letters[1:-1] == ord("0")
-    found &= letters[2:] > ord("/")
-    return bool(found.any()) or (data[:1] == b"0" and data[1:2].isdigit())
-
-
-def may_have_vanished(values: AnyArray, data: bytes) -> bool:
-    """Return whether some number in ``data`` may be so small that float64 took it for 0; ``values`` are the numbers.
-
-    Only the texts of large negative exponents and of many zeros in a row are looked for, so the numbers may also be
-    larger, or lie in other columns: the line parser examines them.
-    """
-    if values.dtype.kind != "f" or values.all():
-        return False
-    # at most 199 zeros and the exponent -99 make 1e-299, which float64 holds
-    if b"0" * 200 in data:
-        return True
-    if b"-" not in data:
-        return False
-    letters = np.frombuffer(data + b"\n", np.uint8)
-    signs = np.flatnonzero(letters[1:-4] == ord("-")) + 1
-    signs = signs[letters[signs - 1] | 32 == ord("e")]  # capital letters lack the bit 32
-    signs = signs[letters[signs + 3] - ord("0") < 10]  # no difference of bytes is negative
-    first, second, fourth = (letters[signs + k] - ord("0") for k in (1, 2, 4))
-    # three digits, of which the first is no 0, or four
-    return bool(((first < 10) & (second < 10) & ((first > 0) | (fourth < 10))).any())
-
-
-def _as_numbers(frame: pl.DataFrame) -> pl.DataFrame | None:
-    """Return the first two columns as numbers; None if a number is not in its canonical spelling."""
-    import polars as pl
-
-    ends = [pl.nth(0), pl.nth(1)]
-    spelled = [end.str.contains(r"^(?:0|-?[1-9][0-9]*)$") for end in ends]
-    if not frame.select(pl.all_horizontal(spelled).all()).item():
-        return None
-    return frame.with_columns(*(end.cast(pl.Int64(), strict=False) for end in ends))

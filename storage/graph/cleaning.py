@@ -23,12 +23,10 @@ AnyArray = npt.NDArray[np.generic]
 EXACT = 2**53
 #: Up to this number, arcs are sorted with NumPy, because that takes less time than importing scipy.sparse.
 FEW_ARCS = 1 << 18
-#: Number of entries per chunk in steps that need temporary arrays: an array for all entries would raise the peak memory
-#: of reading a graph.
+#: Number of entries per chunk in steps whose temporary arrays would raise the peak memory of reading a graph.
 CHUNK = 1 << 20
 #: Number of entries per chunk in steps with several passes over a chunk, so that it stays in the processor's cache.
 CACHED = 1 << 14
-
 
 #: A whole number in its only accepted spelling: no leading zeros, no plus sign, no minus zero.
 _LABEL = re.compile(r"0|-?[1-9][0-9]{0,18}+")
@@ -227,8 +225,7 @@ def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
             )
         keep &= finite
     if loops or infinite:
-        arcs.tails = arcs.tails[keep]
-        arcs.heads = arcs.heads[keep]
+        arcs.tails, arcs.heads = arcs.tails[keep], arcs.heads[keep]
         arcs.weights = None if arcs.weights is None else arcs.weights[keep]
         arcs.quantities = {name: values[keep] for name, values in arcs.quantities.items()}
         if infinite and arcs.weights is not None:
@@ -238,9 +235,7 @@ def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
 
 def mirror(arcs: ArcList) -> None:
     """Add the reverse arc of every arc."""
-    tails = np.concatenate([arcs.tails, arcs.heads])
-    arcs.heads = np.concatenate([arcs.heads, arcs.tails])
-    arcs.tails = tails
+    arcs.tails, arcs.heads = np.concatenate([arcs.tails, arcs.heads]), np.concatenate([arcs.heads, arcs.tails])
     if arcs.weights is not None:
         arcs.weights = np.concatenate([arcs.weights, arcs.weights])
     arcs.quantities = {name: np.concatenate([values, values]) for name, values in arcs.quantities.items()}
@@ -261,17 +256,22 @@ def compress_all(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32]
         ``indptr`` (shape (n + 1,)), heads, weights and quantities (shape (arcs,) each), and how many arcs were merged.
     """
     weights = np.ones(len(arcs.tails), np.int32) if arcs.weights is None else arcs.weights
-    key = -weights.astype(np.float64) if arcs.greatest else weights  # exact: whole weights are at most 2**53
-    order = np.lexsort((*reversed(arcs.quantities.values()), key, arcs.heads, arcs.tails))
+    ends = arcs.tails.astype(np.int64) * n + arcs.heads.astype(np.int64)
+    order = np.argsort(ends, kind="stable")  # takes little time if arcs come in rows, as in most files
+    further = np.diff(ends[order], prepend=-1) == 0
+    if further.any():
+        parallel = further | np.append(further[1:], False)
+        some = order[parallel]
+        key = -weights[some].astype(np.float64) if arcs.greatest else weights[some]  # whole weights are at most 2**53
+        others = (values[some] for values in reversed(arcs.quantities.values()))
+        order[parallel] = some[np.lexsort((*others, key, ends[some]))]
+    order, indptr = order[~further], np.zeros(n + 1, np.int64)
     tails, heads = arcs.tails[order], arcs.heads[order].astype(np.int32, copy=False)
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (tails[1:] != tails[:-1]) | (heads[1:] != heads[:-1])
-    order, indptr = order[first], np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(tails[first], minlength=n), out=indptr[1:])
+    np.cumsum(np.bincount(tails, minlength=n), out=indptr[1:])
     quantities = {name: values[order] for name, values in arcs.quantities.items()}
     arcs.tails = arcs.heads = np.zeros(0, np.int32)
     arcs.weights, arcs.quantities = None, {}
-    return indptr, heads[first], weights[order], quantities, int(len(first) - np.count_nonzero(first))
+    return indptr, heads, weights[order], quantities, int(np.count_nonzero(further))
 
 
 def check_quantity_name(name: str) -> None:

@@ -65,6 +65,28 @@ def test_mirrored_entries_are_not_mirrored_again() -> None:
     assert (graph.m, counts.parallel_arcs) == (1, 0)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_of_parallel_arcs_the_first_by_weight_and_quantities_is_kept(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    n, count, parallel = int(draw.integers(1, 9)), int(draw.integers(0, 60)), ("least", "greatest")[seed % 2]
+    tails, heads, weights, first = (draw.integers(0, size, count) for size in (n, n, 3, 3))
+    second = draw.integers(0, 3, count) / 4
+    best: dict[tuple[int, int], tuple[float, int, float]] = {}
+    for u, v, w, a, b in zip(*(x.tolist() for x in (tails, heads, weights, first, second)), strict=True):
+        mine = (-w if parallel == "greatest" else w, a, b)
+        if u != v:
+            best[u, v] = min(best.get((u, v), mine), mine)
+    graph, counts = build_graph(
+        tails, heads, weights, n=n, directed=True, parallel=parallel, quantities={"a": first, "b": second}
+    )
+    ends = list(zip(np.repeat(np.arange(n), np.diff(graph.indptr)).tolist(), graph.heads.tolist(), strict=True))
+    sign = -1 if parallel == "greatest" else 1
+    found = zip(*(x.tolist() for x in (sign * graph.weights, *graph.quantities.values())), strict=True)
+    assert dict(zip(ends, found, strict=True)) == best
+    assert ends == sorted(best)
+    assert counts.parallel_arcs == np.count_nonzero(tails != heads) - len(best)
+
+
 def test_an_explicit_zero_is_an_arc() -> None:
     graph, _ = build_graph([0], [1], [0.0], n=2, directed=True)
     assert arcs_of(graph) == [(0, 1, 0)]

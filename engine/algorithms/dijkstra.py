@@ -121,8 +121,7 @@ def solve(context: SolveContext, backend: CpuBackend, arcs: Arcs | None = None) 
     """
     profile, wanted, plan = context.profile, context.rectangle, context.plan
     own, dtype, monitor = arcs or profile.arcs, context.kind.dtype, context.monitor
-    unit, phases = profile.unit and own.potentials is None, {phase.name: phase.seconds for phase in plan.phases}
-    alone = phases["search"] * plan.threads if "search" in phases and plan.device == "cpu" else None
+    unit, alone = profile.unit and own.potentials is None, plan.seconds_alone("search")
     search = RowSearch(own, wanted, dtype, context.sink, monitor, plan.batch, unit, seconds=alone)
     if not plan.from_targets or wanted.targets is None:
         known = profile.known if own is profile.arcs and wanted.targets is None and wanted.cutoff is None else None

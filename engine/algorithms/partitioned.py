@@ -71,8 +71,9 @@ def run(context: SolveContext, backend: CpuBackend) -> None:
     sweeper = sweeper_of(backend, relaxed, parts, context.kind, context.monitor)
     whole = Rectangle(context.rectangle.n, context.rectangle.sources, None, None)
     try:
-        dtype, batch = context.kind.dtype, context.plan.batch
-        dijkstra.run(sweeper, RowSearch(relaxed.arcs, whole, dtype, context.sink, context.monitor, batch))
+        dtype, batch, alone = context.kind.dtype, context.plan.batch, context.plan.seconds_alone("sweep")
+        search = RowSearch(relaxed.arcs, whole, dtype, context.sink, context.monitor, batch, seconds=alone)
+        dijkstra.run(sweeper, search)
     finally:
         sweeper.shutdown()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,15 @@ from benchmarks import graphs
 from benchmarks.peers import coo
 from engine.algorithms import elimination, part_lengths, partitioned, products
 from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.searches import Searches
+from engine.devices.cpu.sweep import Sweeper
 from engine.graph.analysis import describe
 from engine.graph.partition import CPU_GRAIN, Grain, find_parts, with_parts
 from engine.graph.profile import GraphProfile
-from engine.model.backend import Array
+from engine.model.backend import Arcs, Array
 from engine.model.blocks import LEAF
 from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Phase
 from engine.model.problem import Machine, Options
 from engine.model.progress import Monitor
 from engine.planning.planner import choose
@@ -219,3 +223,31 @@ def test_many_small_parts_cost_more_than_few() -> None:
     better, other = (choose(p, BOX, Options(algorithm="partitioned")) for p in (problem, worse))
     assert better.seconds < other.seconds
     assert better.memory < other.memory
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(4.0, 1024), (200.0, 64)])
+def test_the_first_batch_keeps_all_threads_busy_if_the_prediction_allows_it(
+    seconds: float, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as in a graph whose rows are so long that a batch of FIRST_ENTRIES has few rows
+    monkeypatch.setattr("engine.algorithms.dijkstra.FIRST_ENTRIES", 64 * 1600)
+    monkeypatch.setattr("engine.algorithms.dijkstra.BUSY_ENTRIES", 64 * 1600)
+    calls: list[int] = []
+    begin = Sweeper.begin_search
+
+    def remember(self: Sweeper, arcs: Arcs, sources: np.ndarray, *given: Any) -> Searches:
+        calls.append(len(sources))
+        return begin(self, arcs, sources, *given)
+
+    monkeypatch.setattr(Sweeper, "begin_search", remember)
+    graph, sources = graphs.grid(1600), np.arange(1024)
+    backend, sink = CpuBackend(8), Collect(1024, graph.n, "int32", 64)
+    context = context_of(graph, "int32", sink, Monitor(), sources)
+    # the prediction is that of eight threads together
+    plan = replace(context.plan, threads=8, batch=2048, phases=(Phase("sweep", seconds),))
+    try:
+        partitioned.run(replace(context, plan=plan), backend)
+    finally:
+        backend.shutdown()
+    assert calls[0] == first
+    assert np.array_equal(decode(sink.array), oracle(graph, sources))

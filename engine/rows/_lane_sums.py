@@ -3,8 +3,9 @@
 A *lane* belongs to one source, and a vertex is treated in all lanes at once.  First its distances say, for each vertex
 and in any order, which arc ends the path in each lane, and whether all entries are shortest distances.  Then vertices
 are visited: the sums of a vertex are the sums of the arc's tail plus the quantities of the arc.  So tails have to be
-summed before heads.  Vertices are visited in the order in which they were finished for the previous 16 sources.  Where
-a tail is not summed yet in some lanes, it is visited first, for these lanes.  A chain of such visits ends, because
+summed before heads.  Vertices are visited by their mean distances or, in larger graphs, whose lines would then come
+from memory out of order, in the order in which they were finished for the previous 16 sources.  Where a tail is not
+summed yet in some lanes, it is visited first, for these lanes.  A chain of such visits ends, because
 weights are positive: a path in one lane never returns to a vertex.  Where several arcs may end the path, the numbers of
 arcs of their paths decide, which are known when all their tails are summed.
 
@@ -25,6 +26,7 @@ from engine.rows._lane_vectors import (
     fetch_lines,
     find_arcs,
     give_square,
+    mean_distance,
     take_square,
 )
 from engine.rows._squares import LANES
@@ -98,7 +100,7 @@ def _begin(block, ties, space):  # type: ignore[no-untyped-def]
     """Fill the lines of distances of 16 rows, and set the bits of the sources in ``ties``.  Return the lane of a source
     that is not at distance 0; -1 if there is none.
     """
-    rows, which, sources, numbers, _ = block
+    rows, which, sources, numbers = block[:4]
     distances, lines, sums = space
     n = rows.shape[1]
     for first in range(0, n - LANES + 1, LANES):
@@ -131,6 +133,28 @@ def _find(limited, graph, ties, space):  # type: ignore[no-untyped-def]
             return _first(wrong), np.int64(v)
         ties[v] = several
     return np.int64(-1), np.int64(-1)
+
+
+@njit(nogil=True, cache=True)
+def _sort(distances, orders):  # type: ignore[no-untyped-def]
+    """Order the vertices by their mean distances, about: those in the same class of distances are in any order."""
+    order, near, _, starts = orders  # the last three are work space here
+    n, most, shift, starts = len(order), np.int32(0), np.int32(0), starts.reshape(-1)
+    for v in range(n):
+        near[v] = mean_distance(distances, np.int64(v))
+        most = max(most, near[v])
+    while most >> shift >= n:
+        shift += 1
+    starts[: n + 1] = 0
+    for v in range(n):
+        near[v] >>= shift
+        starts[near[v] + 1] += 1
+    for k in range(n):
+        starts[k + 1] += starts[k]
+    for v in range(n):
+        k = near[v]
+        order[starts[k]] = v
+        starts[k] += 1
 
 
 @njit(nogil=True, cache=True)
@@ -260,9 +284,10 @@ def sum_lanes(block, graph, clusters, space, wanted):  # type: ignore[no-untyped
     columns of the rows.
 
     Args:
-        block: five entries: rows of distances, int32, shape (rows, n), ``FAR`` where there is no path; the numbers of
+        block: six entries: rows of distances, int32, shape (rows, n), ``FAR`` where there is no path; the numbers of
             the rows to sum, int64, shape (16,); the sources of these rows, int64, shape (16,); the vertex of each
-            column, int64, shape (n,); and 1 if distances beyond a cutoff are unreachable, else 0.
+            column, int64, shape (n,); 1 if distances beyond a cutoff are unreachable, else 0; and 1 if vertices are
+            visited by their mean distances, 0 if in the order of the last call.
         graph: arcs and quantities: where the arcs into each vertex begin, int64, shape (n + 1,), tails, int32, and
             weights, int32; the quantities, int32, shape (arcs, k), and float64, shape (arcs, l).  Of tight arcs whose
             tails have equally few hops, the first one counts.  The tail of an arc out of terminal t, of which there are
@@ -290,6 +315,8 @@ def sum_lanes(block, graph, clusters, space, wanted):  # type: ignore[no-untyped
     else:
         lane, v = _find(block[4], graph, ties, lanes)
     if lane < 0:
+        if block[5]:
+            _sort(lanes[0], orders)
         lane, v = _visit(orders, graph, ties, lanes, clusters)
     if lane < 0:
         orders[0][:] = orders[1]
@@ -307,17 +334,16 @@ def sum_groups(searched, block, graph, clusters, space, wanted):  # type: ignore
     Args:
         searched: three entries: rows of distances, int32, shape (rows, n), ``FAR`` where there is no path; the rows of
             each group, int64, shape (groups, 16); and their sources, of the same shape.
-        block, graph, clusters, space: as in :func:`sum_lanes`; of ``block`` the last two entries.
+        block, graph, clusters, space: as in :func:`sum_lanes`; of ``block`` the last three entries.
         wanted: as in :func:`sum_lanes`, without the numbers of the rows.
 
     Returns:
         Group, lane and vertex of an entry that is not a shortest distance; -1, -1 and -1 if all are.
     """
     rows, groups, sources = searched
-    numbers, limited = block
     columns, none, nothing, out, others = wanted
     for g in range(len(groups)):
-        own = rows, groups[g], sources[g], numbers, limited
+        own = rows, groups[g], sources[g], *block
         lane, v = sum_lanes(own, graph, clusters, space, (groups[g], columns, none, nothing, out, others))
         if lane >= 0:
             return np.int64(g), lane, v
@@ -337,13 +363,13 @@ def sum_groups_of(searched, kind, block, graph, clusters, space, wanted):  # typ
         As :func:`sum_groups`; group, -2 and -2 if a distance is too large for int32.
     """
     rows, groups, sources = searched
-    (unit, unreachable, buffer), (numbers, limited) = kind, block
+    unit, unreachable, buffer = kind
     columns, none, nothing, out, others = wanted
     lanes = np.arange(LANES)
     for g in range(len(groups)):
         if not whole_rows(rows, groups[g], unit, unreachable, buffer):
             return np.int64(g), np.int64(-2), np.int64(-2)
-        own = buffer, lanes, sources[g], numbers, limited
+        own = buffer, lanes, sources[g], *block
         lane, v = sum_lanes(own, graph, clusters, space, (groups[g], columns, none, nothing, out, others))
         if lane >= 0:
             return np.int64(g), lane, v

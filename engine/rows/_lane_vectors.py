@@ -315,6 +315,21 @@ def add_arcs(typingctx, place, tails, quantities, space):  # type: ignore[no-unt
 
 
 @intrinsic
+def mean_distance(typingctx, distances, v):  # type: ignore[no-untyped-def]
+    """Return about the mean distance of a vertex, as if it were 0 in the lanes without a path."""
+
+    def codegen(context, build, signature, args):  # type: ignore[no-untyped-def]
+        step = Step(context, build, signature, args)
+        here = step.load(step.rows(step.array(0)), args[1])
+        here = build.select(build.icmp_signed("<", here, constant(FAR)), here, constant(0))
+        kind = ir.FunctionType(_I32, [_ROW])
+        add = build.module.declare_intrinsic(f"llvm.vector.reduce.add.v{LANES}i32", (), kind)
+        return build.call(add, [build.lshr(here, constant(4))])  # sixteenths, so that the sum fits
+
+    return types.int32(distances, v), codegen
+
+
+@intrinsic
 def fetch_lines(typingctx, lines, v):  # type: ignore[no-untyped-def]
     """Ask the processor for the first two lines of a vertex, which will be read soon."""
 

@@ -25,6 +25,8 @@ LEAST_ROWS: Final = 5
 #: At most this number of entries are summed in one call, which takes a tenth of a second.  A call holds no GIL, and
 #: threads that call often wait for it; a request to stop is noticed between calls.
 ENTRIES: Final = 2**24
+#: Vertices of graphs with at most this many vertices are visited by their mean distances (decision 285).
+SORTED: Final = 2**15
 #: The largest cluster, in vertices; a cluster is a set of vertices that arcs of length zero join.  In graphs with a
 #: larger cluster, rows are summed one by one.
 CLUSTER: Final = 16
@@ -111,7 +113,7 @@ class LaneSums:
         (sources, rows, none), count = searched, side_by_side(len(which), LANES)
         order, begins = by_nearness(which[:count], sources, rows, LANES), self._numbers[sources]
         places = np.minimum(np.arange(-(-count // LANES) * LANES), count - 1)
-        groups, block = order[places].reshape(-1, LANES), (self._numbers, int(limited))
+        groups, block = order[places].reshape(-1, LANES), (self._numbers, int(limited), int(self._n <= SORTED))
         unit, most = None if rows.dtype.kind in "iu" else float(self._unit), max(1, ENTRIES // (LANES * self._n))
         with self._spaces.one() as (buffer, space):
             for first in range(0, len(groups), most):

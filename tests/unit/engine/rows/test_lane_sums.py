@@ -13,10 +13,10 @@ import pytest
 from engine.graph.ordering import fixed
 from engine.model.dtypes import WORK_TYPES
 from engine.rows import lane_sums
-from engine.rows._lane_sums import number_vertices
+from engine.rows._lane_sums import _sort, number_vertices
 from engine.rows._lane_vectors import FAR
 from engine.rows._squares import LANES
-from engine.rows.lane_sums import LEAST_ROWS, LaneSums, lane_bytes
+from engine.rows.lane_sums import LEAST_ROWS, LaneSums, aligned, lane_bytes
 from engine.rows.sums import PathSums, sum_types
 from storage.errors import SolveFailed
 from storage.graph.graph import Graph, build_graph
@@ -86,10 +86,11 @@ def ways(graph: Graph, kind: str, *, limited: bool = False, targets: np.ndarray 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_side_by_side_are_summed_as_the_walk_sums_them(kind, seed, monkeypatch):
-    """In one call, in a call for each 16 rows, or in a call for each 32."""
+    """In one call, in a call for each 16 rows, or in a call for each 32; by mean distances, or in the last order."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     n = int(rng.integers(2, 90))
     monkeypatch.setattr(lane_sums, "ENTRIES", (2**24, 1, 2 * LANES * n)[seed % 3])
+    monkeypatch.setattr(lane_sums, "SORTED", (0, n)[seed // 3 % 2])
     graph, limited = random_graph(rng, kind, n), bool(rng.integers(2))
     count = int(rng.integers(0, 8) * LANES + rng.integers(LEAST_ROWS, LANES + 1))
     sources = np.sort(rng.integers(0, n, count)) if rng.random() < 0.5 else rng.integers(0, n, count)
@@ -216,8 +217,10 @@ def test_vertices_are_numbered_along_paths(terminals):
     assert np.mean(apart == 1) > 0.9
 
 
-def test_vertices_are_visited_later_in_the_order_in_which_they_were_finished():
+@pytest.mark.parametrize("most", [0, 300])
+def test_vertices_are_visited_later_in_the_order_in_which_they_were_finished(most, monkeypatch):
     """Rows from near sources then need few further visits."""
+    monkeypatch.setattr(lane_sums, "SORTED", most)
     graph, _ = build_graph(
         np.arange(299), np.arange(1, 300), [2] * 299, n=300, directed=True, quantities={"q": [1] * 299}
     )
@@ -275,3 +278,18 @@ def test_several_threads_share_the_sums_of_a_graph():
     for part, sums in zip(parts * 4, found, strict=True):
         for name, block in sums.items():
             assert np.array_equal(block, wanted[name][part])
+
+
+@pytest.mark.parametrize("longest", [1, 700, 2**20])
+def test_vertices_are_sorted_by_their_mean_distances(longest):
+    rng = np.random.default_rng(longest)
+    n = 500
+    distances = aligned((n, LANES), np.int32)
+    distances[:] = rng.integers(0, longest + 1, (n, 1)) + rng.integers(0, 16, (n, LANES))
+    distances[rng.random((n, LANES)) < 0.1] = FAR
+    orders = np.arange(n, dtype=np.int32), np.empty(n, np.int32), np.empty(n, np.uint8), np.empty((n + 1, 2), np.int32)
+    _sort(distances, orders)
+    assert np.array_equal(np.sort(orders[0]), np.arange(n))
+    means = (np.where(distances < FAR, distances, 0) >> 4).sum(1)
+    shift = next(k for k in range(32) if means.max() >> k < n)
+    assert (np.diff((means >> shift)[orders[0]]) >= 0).all()

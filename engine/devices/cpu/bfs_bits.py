@@ -55,7 +55,7 @@ from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 MANY: Final = 0.25
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def bit_rows_of(n):  # type: ignore[no-untyped-def]
     """Return n rows of words, aligned to 64 bytes, not cleared."""
     space = np.empty(n * WORDS + 8, np.uint64)
@@ -63,7 +63,7 @@ def bit_rows_of(n):  # type: ignore[no-untyped-def]
     return space[skip : skip + n * WORDS].reshape(n, WORDS)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _note(planes, n, step, visit, v):  # type: ignore[no-untyped-def]
     """Record that the sources in visit[v] reached ``v`` in ``step``: set the binary digits of ``step``."""
     at = v
@@ -74,7 +74,7 @@ def _note(planes, n, step, visit, v):  # type: ignore[no-untyped-def]
         at += n
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-untyped-def]
     """Follow the arcs out of the ``active`` vertices; return the number of arcs out of the vertices reached, plus the
     number of these vertices.
@@ -104,7 +104,7 @@ def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-unt
     return onward
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-untyped-def]
     """Follow the arcs into every vertex that some source has not seen; return the number of arcs out of the vertices
     reached, plus the number of these vertices.
@@ -124,7 +124,7 @@ def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-unty
     return onward
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def take_step(arcs, rows, step, used, onward, flags):  # type: ignore[no-untyped-def]
     """Let every source reach the vertices that are ``step`` arcs away.
 
@@ -153,7 +153,7 @@ def take_step(arcs, rows, step, used, onward, flags):  # type: ignore[no-untyped
     return used, onward, True
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
     """Step until no source reaches a vertex, or up to ``limit``; return the number of planes in use, whether the
     searches ended before the limit, and the number of steps.
@@ -175,7 +175,7 @@ def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
     return used, onward == 0, step - 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-def]
     """Write the distances of the block to its ``rows`` of ``out``, and gather their facts; column k is vertex
     ``near[k]``.
@@ -208,7 +208,7 @@ def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-de
                         copy_run(row, first + start, piece, 0, len(some) - start)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def gather_squares(space, used, some, w):  # type: ignore[no-untyped-def]
     """Copy word ``w`` of the vertices ``some`` into the squares; return False if no source of that word has reached any
     of these vertices.
@@ -226,7 +226,7 @@ def gather_squares(space, used, some, w):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def begin_sources(indptr, starts, seen, visit, active):  # type: ignore[no-untyped-def]
     """Mark each source's own vertex, ``starts[j]``, as seen; for bits without a source, mark all vertices as seen.
 
@@ -247,7 +247,7 @@ def begin_sources(indptr, starts, seen, visit, active):  # type: ignore[no-untyp
     return onward
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[no-untyped-def]
     """Search ``sources[rows]`` breadth first, one bit each, and write their distances to ``out[rows]``.
 
@@ -282,7 +282,7 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
     return done or whole
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _reached_columns(seen, near, sources):  # type: ignore[no-untyped-def]
     """Return the columns that any of the first ``sources`` sources has reached; none if they are many (``SPARSE``)."""
     kept = np.zeros(WORDS, np.uint64)
@@ -299,7 +299,7 @@ def _reached_columns(seen, near, sources):  # type: ignore[no-untyped-def]
     return columns[: count if SPARSE * count < len(near) else 0]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def bit_space(n):  # type: ignore[no-untyped-def]
     """Return the work space of a thread for searches on ``n`` vertices.
 

@@ -18,7 +18,7 @@ import numpy as np
 from engine.graph.kernels import njit
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def rise(heap, place, i, key, mask):  # type: ignore[no-untyped-def]
     """Move the hole at ``i`` up until ``key`` fits, and put ``key`` there."""
     while i > 0:
@@ -33,7 +33,7 @@ def rise(heap, place, i, key, mask):  # type: ignore[no-untyped-def]
     place[key & mask] = i
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def sink(heap, place, size, key, mask):  # type: ignore[no-untyped-def]
     """Move the hole at the root down until ``key`` fits, and put ``key`` there."""
     i = 0
@@ -68,7 +68,7 @@ def sink(heap, place, size, key, mask):  # type: ignore[no-untyped-def]
     place[key & mask] = i
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap, place, bits):  # type: ignore[no-untyped-def]
     """Search from ``source`` with keys ``distance << bits | vertex``.
 
@@ -126,7 +126,7 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
     return count
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _rise_wide(keys, heap, place, i, key, vertex):  # type: ignore[no-untyped-def]
     """Move the hole at ``i`` up until ``key`` fits, and put (``key``, ``vertex``) there."""
     while i > 0:
@@ -142,7 +142,7 @@ def _rise_wide(keys, heap, place, i, key, vertex):  # type: ignore[no-untyped-de
     place[vertex] = i
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _sink_wide(keys, heap, place, size, key, vertex):  # type: ignore[no-untyped-def]
     """Move the hole at the root down until ``key`` fits, and put (``key``, ``vertex``) there."""
     i = 0
@@ -165,7 +165,7 @@ def _sink_wide(keys, heap, place, size, key, vertex):  # type: ignore[no-untyped
     place[vertex] = i
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def search_wide(indptr, heads, weights, source, dist, seen, wanted, left, keys, heap, place):  # type: ignore[no-untyped-def]
     """Search from ``source`` with distances and vertices in two arrays.
 
@@ -216,7 +216,7 @@ def search_wide(indptr, heads, weights, source, dist, seen, wanted, left, keys, 
     return count
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def search_hops(indptr, heads, source, dist, queue, wanted, left):  # type: ignore[no-untyped-def]
     """Search breadth first from ``source``, where every arc has the length 1.
 

@@ -125,7 +125,7 @@ def _pull(typingctx, into, tails, weights, labels, v, algebra):  # type: ignore[
     return signature, codegen
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
     """Mark the heads of the arcs out of ``u`` in ``dirty``; return how many of them were not marked before."""
     fresh = 0
@@ -136,7 +136,7 @@ def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
     return fresh
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _sweep(arcs, space, waiting, budget, algebra):  # type: ignore[no-untyped-def]
     """Relax until no label improves any more; return False if that would take more than ``budget`` relaxations.
 
@@ -171,7 +171,7 @@ def _sweep(arcs, space, waiting, budget, algebra):  # type: ignore[no-untyped-de
     return True
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
     """Reset the labels of the ``touched`` vertices to ``far`` and the marks to 0; return the largest label below
     ``far``.
@@ -228,7 +228,7 @@ def _transpose_square(typingctx, labels, vertices, first, lane, squares, q):  # 
     return types.void(labels, vertices, first, lane, squares, q), codegen
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _worth(label, ends, unit, values):  # type: ignore[no-untyped-def]
     """Return the entry for a label, as :func:`_emit` does; numba decides at compile time what is None."""
     far, sentinel = ends
@@ -238,7 +238,7 @@ def _worth(label, ends, unit, values):  # type: ignore[no-untyped-def]
     return sentinel if label == far else length
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _emit(labels, ends, rank, rows, out, unit, values):  # type: ignore[no-untyped-def]
     """Copy lane j into row ``rows[j]`` of ``out``, for all lanes; column k is vertex number ``rank[k]``.
 
@@ -269,7 +269,7 @@ def _emit(labels, ends, rank, rows, out, unit, values):  # type: ignore[no-untyp
                 out[rows[j], v] = _worth(labels[rank[v], j], ends, unit, values)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-untyped-def]
     """Write distances as ``_emit`` does, but compute them from reduced lengths: add the potentials of the columns
     (``onto``) and subtract those of the sources (``shift``).
@@ -291,7 +291,7 @@ def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-un
                     row[v] = sentinel
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _touched_columns(touched, near):  # type: ignore[no-untyped-def]
     """Return the columns whose vertices have a label, ascending; none if they are many (see ``SPARSE``)."""
     columns = np.empty(len(near), np.int32)
@@ -302,7 +302,7 @@ def _touched_columns(touched, near):  # type: ignore[no-untyped-def]
     return columns[: count if SPARSE * count < len(near) else 0]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: ignore[no-untyped-def]
     """Search some sources, one in each lane, and write their distances to their rows of ``out``.
 

@@ -44,6 +44,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 
+from engine.graph.kernels.indices import FROM_START, checked, leave_out_tests
 from engine.graph.kernels.loading import defined, is_known, know_runtime, rebuilt
 from engine.model.progress import WAITING, NotCompiledError, compilation, note_not_kept
 from engine.model.system import rare_collections, signals_postponed
@@ -53,6 +54,8 @@ BESIDE: Final = "__pycache__"
 #: The version of the format of kernel files.  It is a part of their hashed names, so programs with another version
 #: never read or replace these files.
 FORM: Final = 2
+#: Options of kernels that numba does not know.
+_OWN_OPTIONS: Final = ("borrows", "from_start")
 #: The time when this module was imported, before any module that defines kernels, in seconds since 1970.
 _BEGUN: Final = time.time()
 #: The kernels that have been defined, by module and name.
@@ -77,13 +80,16 @@ def njit(**options: Any) -> Callable[[Any], Any]:
         options: the options of ``numba.njit``; ``cache`` is always on.  ``borrows`` may be added; it says that the
             kernel works in the arrays of its caller: it neither makes nor returns an array, nor calls a kernel that
             returns one.  No references to arrays are counted then, which takes as long as short searches.
+            ``from_start`` may be added, too; it says that no variable with which the kernel indexes an array is ever
+            negative (constants may be).  No code counts indices from the end then.
     """
     options.pop("cache", None)
     return (lambda function: CompiledKernel(function, options).dispatcher) if OWN_CACHE else _by_numba(options)
 
 
 def _by_numba(options: dict[str, Any]) -> Callable[[Any], Any]:
-    options.pop("borrows", None)
+    for name in _OWN_OPTIONS:
+        options.pop(name, None)
 
     def decorate(function: Any) -> Any:
         try:
@@ -110,7 +116,10 @@ class CompiledKernel:
         # no C code calls kernels, and a wrapper for such calls takes some 3 % of the time of a compilation
         # a kernel without this choice would take that of the kernel for which it is first compiled
         counts = {"_nrt": not options.get("borrows", False)}
-        given = {name: value for name, value in options.items() if name != "borrows"}
+        given = {name: value for name, value in options.items() if name not in _OWN_OPTIONS}
+        if options.get("from_start"):
+            FROM_START.add(self.name)
+            options = {**options, "from_start": checked()}
         self.dispatcher = numba.njit(**{"no_cfunc_wrapper": True, **counts, **given})(function)
         plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
         self._options = repr(sorted((name, repr(value)) for name, value in plain.items()))
@@ -209,6 +218,7 @@ class CompiledKernel:
                 found, form, names = _Unpickler(io.BytesIO(checked[32:])).load()
                 if found == key:
                     return rebuilt(target, form, names)
+        leave_out_tests()  # numba compiles it next
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:

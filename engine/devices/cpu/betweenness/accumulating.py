@@ -24,7 +24,7 @@ MOST_PATHS = 1e300
 TOLERANCE = 1e-6
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _collect_hops(arcs, order, state, wanted, times, vertices, over):  # type: ignore[no-untyped-def]
     """Add the flow that passes through vertices and over arcs, where every arc has the length 1.
 
@@ -67,7 +67,7 @@ def _collect_hops(arcs, order, state, wanted, times, vertices, over):  # type: i
     return passed, most
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _collect_weighted(arcs, order, state, wanted, times, vertices, over):  # type: ignore[no-untyped-def]
     """Add the flow as :func:`_collect_hops` does, for arcs with weights: ``arcs`` holds ``indptr, heads, weights``.
 
@@ -100,7 +100,7 @@ def _collect_weighted(arcs, order, state, wanted, times, vertices, over):  # typ
     return passed, most
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
     """Set ``wanted``, the flow from source ``i`` that ends at each vertex.
 
@@ -118,7 +118,7 @@ def _begin(task, i, wanted):  # type: ignore[no-untyped-def]
     return left
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _arrived(order, wanted, times, ends):  # type: ignore[no-untyped-def]
     """Return the sum of ``times * wanted[v]`` over the vertices v in ``order``; add each term to ``ends[v]``, too,
     unless ``ends`` is empty.
@@ -131,7 +131,7 @@ def _arrived(order, wanted, times, ends):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _finish(task, i, kept, wanted, dist, far, lengths):  # type: ignore[no-untyped-def]
     """Undo :func:`_begin`, and write the distances of listed targets to ``lengths``, +inf where there is no path."""
     own, first, targets = task[1], task[2], task[3]
@@ -145,7 +145,7 @@ def _finish(task, i, kept, wanted, dist, far, lengths):  # type: ignore[no-untyp
         wanted[v] = 0.0
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
     """Return ``DONE``, or the code that says why sums cannot be trusted.
 
@@ -159,7 +159,7 @@ def verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
     return DONE if abs(passed - arrived) <= TOLERANCE * arrived else UNEQUAL
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-def]
     """Search from some sources, where every arc has the length 1, and add their flows.
 
@@ -199,7 +199,7 @@ def pass_hops(arcs, task, rows, kept, space, out):  # type: ignore[no-untyped-de
     return DONE
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]
     """Search from some sources and add their flows, for int32 weights, if a distance and a vertex fit one key.
 
@@ -229,7 +229,7 @@ def pass_packed(arcs, task, rows, kept, space, out, heap_space):  # type: ignore
     return DONE
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def pass_wide(arcs, task, rows, kept, space, out, heap_space):  # type: ignore[no-untyped-def]
     """Search from some sources and add their flows, for weights that :func:`pass_packed` cannot take.
 

@@ -22,7 +22,7 @@ from engine.graph.kernels import njit
 LOST = -np.inf
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def count_hops(arcs, source, wanted, left, state):  # type: ignore[no-untyped-def]
     """Search breadth first, where every arc has the length 1.
 
@@ -67,7 +67,7 @@ def count_hops(arcs, source, wanted, left, state):  # type: ignore[no-untyped-de
     return first
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def count_packed(arcs, source, wanted, left, state, heap_space):  # type: ignore[no-untyped-def]
     """Search by Dijkstra's algorithm with keys ``distance << bits | vertex``.
 
@@ -128,12 +128,12 @@ def count_packed(arcs, source, wanted, left, state, heap_space):  # type: ignore
     return count
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _less(keys, heap, i, key, vertex):  # type: ignore[no-untyped-def]
     return keys[i] < key or (keys[i] == key and heap[i] < vertex)
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _rise_ordered(keys, heap, place, i, key, vertex):  # type: ignore[no-untyped-def]
     """Move the hole at ``i`` up until (``key``, ``vertex``) fits, and put it there."""
     while i > 0:
@@ -149,7 +149,7 @@ def _rise_ordered(keys, heap, place, i, key, vertex):  # type: ignore[no-untyped
     place[vertex] = i
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _sink_ordered(keys, heap, place, size, key, vertex):  # type: ignore[no-untyped-def]
     """Move the hole at the root down until (``key``, ``vertex``) fits, and put it there."""
     i = 0
@@ -172,7 +172,7 @@ def _sink_ordered(keys, heap, place, size, key, vertex):  # type: ignore[no-unty
     place[vertex] = i
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[no-untyped-def]
     """Search by Dijkstra's algorithm with distances and vertices in two arrays.
 
@@ -239,7 +239,7 @@ def count_wide(arcs, source, wanted, left, state, heap_space):  # type: ignore[n
     return count
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def forget(dist, far, order):  # type: ignore[no-untyped-def]
     """Set ``dist`` of the vertices in ``order`` back to ``far``."""
     if 4 * len(order) > len(dist):

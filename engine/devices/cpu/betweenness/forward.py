@@ -35,7 +35,7 @@ BLOCK = 4
 STEP = 4
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _search(both, far, space):  # type: ignore[no-untyped-def]
     """Search from all sources; return the number of vertices that are reached, which are listed in ``taken``.
 
@@ -85,7 +85,7 @@ def _search(both, far, space):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def pass_forward(both, far, task, rows, kept, space, out):  # type: ignore[no-untyped-def]
     """Send the flow of some sources along their shortest paths, sixteen sources at a time, and add it to ``out``.
 

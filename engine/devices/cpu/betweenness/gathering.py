@@ -25,7 +25,7 @@ FAR_HOPS = 15
 CHOSEN, DERIVED, NEEDED = 1, 2, 4
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _see(side, u, seen, now, queue, last, limit):  # type: ignore[no-untyped-def]
     """Append the neighbours of ``u`` that search ``now`` has not seen to the queue; return the end of the queue.
 
@@ -46,7 +46,7 @@ def _see(side, u, seen, now, queue, last, limit):  # type: ignore[no-untyped-def
     return last
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def gather_near(out, into, sources, together, looks):  # type: ignore[no-untyped-def]
     """Order sources so that the sources of each group, which are successive in the order, are near each other in the
     graph.
@@ -97,7 +97,7 @@ def gather_near(out, into, sources, together, looks):  # type: ignore[no-untyped
     return order
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _search_tree(out, into, start, now, seen, parent, queue):  # type: ignore[no-untyped-def]
     """Search breadth first over arcs in both directions; return the number of vertices that are found.
 
@@ -124,7 +124,7 @@ def _search_tree(out, into, start, now, seen, parent, queue):  # type: ignore[no
     return last
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def order_along_tree(out, into, sources):  # type: ignore[no-untyped-def]
     """Order sources so that those next to each other in the order are near each other in the graph, in linear time.
 
@@ -175,7 +175,7 @@ def order_along_tree(out, into, sources):  # type: ignore[no-untyped-def]
     return position[position >= 0]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _choose_pivots(entering):  # type: ignore[no-untyped-def]
     """Return the vertices with most arcs in, at most ``PIVOTS``, from the most to the least; equal ones by number."""
     pivots, size = np.empty(PIVOTS, np.int64), 0
@@ -190,7 +190,7 @@ def _choose_pivots(entering):  # type: ignore[no-untyped-def]
     return pivots[:size]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _count_hops_to(out, pivots):  # type: ignore[no-untyped-def]
     """Return the number of arcs from each vertex to each pivot, uint8, shape (n, pivots), at most ``FAR_HOPS``, which
     also stands for vertices that do not reach it.
@@ -225,7 +225,7 @@ def _count_hops_to(out, pivots):  # type: ignore[no-untyped-def]
     return hops
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def order_by_pivots(out, entering, sources):  # type: ignore[no-untyped-def]
     """Order sources so that those next to each other in the order are equally far from most vertices, in linear time.
 
@@ -260,7 +260,7 @@ def order_by_pivots(out, entering, sources):  # type: ignore[no-untyped-def]
     return order, found / max(1, len(pivots) * len(sources))
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _lacks(v, out, state):  # type: ignore[no-untyped-def]
     """Return whether the head of some arc of ``v`` is no source of the piece."""
     indptr, heads = out
@@ -270,7 +270,7 @@ def _lacks(v, out, state):  # type: ignore[no-untyped-def]
     return lacks
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def choose_searched(out, sources, limits, space):  # type: ignore[no-untyped-def]
     """Take the first of ``sources`` as a piece, and choose those of them from which a search is needed.
 
@@ -325,7 +325,7 @@ def choose_searched(out, sources, limits, space):  # type: ignore[no-untyped-def
     return found
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def derive_row(block, row, v, out, places, far):  # type: ignore[no-untyped-def]
     """Derive the distances from a vertex, where every arc has the length 1.
 

@@ -43,7 +43,7 @@ DISTANCES = 8
 SPREAD = 64
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def list_levels(columns, far, ends, space):  # type: ignore[no-untyped-def]
     """List an entry for each vertex and each of its distances from the sixteen sources, in ascending order of distance.
 
@@ -94,7 +94,7 @@ def list_levels(columns, far, ends, space):  # type: ignore[no-untyped-def]
     return size, reached
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def count_levels(before, flags, members, taken, lines):  # type: ignore[no-untyped-def]
     """Count the shortest paths from all sixteen sources to each vertex.
 
@@ -133,7 +133,7 @@ def count_levels(before, flags, members, taken, lines):  # type: ignore[no-untyp
     return reached
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def end_in_tree(v, flags, times, given):  # type: ignore[no-untyped-def]
     """Return the flow that ends at a vertex from sources that stand for it, a line; 0 if sources stand for themselves.
 
@@ -151,7 +151,7 @@ def end_in_tree(v, flags, times, given):  # type: ignore[no-untyped-def]
     return keep(np.int64(flags[v]) >> LANES, multiply(add(times, spread(-lacking[v])), spread(kept[v])))
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _end_paths(known, flags, members, lines, given, arrivals):  # type: ignore[no-untyped-def]
     """Set ``shares`` to the flow that ends at each vertex, divided by the number of shortest paths to it.
 
@@ -174,7 +174,7 @@ def _end_paths(known, flags, members, lines, given, arrivals):  # type: ignore[n
     store(told, 1, arrived)
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def hand_back_levels(listed, flags, entries, known, lines, given, out):  # type: ignore[no-untyped-def]
     """Follow the paths from sixteen sources backwards, and add the flow through vertices and over arcs.
 

@@ -14,7 +14,7 @@ import numpy as np
 from engine.graph.kernels import njit
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def merge_sources(out, component, sources, times):  # type: ignore[no-untyped-def]
     """Merge sources that have a single arc, which leads to another source.
 
@@ -71,7 +71,7 @@ def merge_sources(out, component, sources, times):  # type: ignore[no-untyped-de
     )
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def share_flow(task, tree, stands, sums):  # type: ignore[no-untyped-def]
     """Add the flow on paths inside trees, and tell the flow that begins at a root from that of its tree.
 

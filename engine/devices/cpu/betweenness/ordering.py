@@ -45,7 +45,7 @@ UNSEEN = 1 << LANES
 LEVELS = 24
 
 
-@njit(nogil=True, cache=True, forceinline=True, borrows=True)
+@njit(nogil=True, cache=True, forceinline=True, borrows=True, from_start=True)
 def _look(v, tight, rest):  # type: ignore[no-untyped-def]
     """Return the lanes in which ``v`` waits for other vertices."""
     ends, tails, masks = tight
@@ -55,7 +55,7 @@ def _look(v, tight, rest):  # type: ignore[no-untyped-def]
     return waits
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _by_length(members, columns, rest, taken, count):  # type: ignore[no-untyped-def]
     """Take vertices in ascending order of their distances, and return the new number of entries in ``taken``.
 
@@ -81,7 +81,7 @@ def _by_length(members, columns, rest, taken, count):  # type: ignore[no-untyped
     return count
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _by_level(members, columns, far, rest, taken, count):  # type: ignore[no-untyped-def]
     """Take vertices one distance after the other, where each arc has the length 1.
 
@@ -111,7 +111,7 @@ def _by_level(members, columns, far, rest, taken, count):  # type: ignore[no-unt
     return count, left
 
 
-@njit(nogil=True, cache=True, forceinline=True, borrows=True)
+@njit(nogil=True, cache=True, forceinline=True, borrows=True, from_start=True)
 def _take_apart(members, known, rest, taken, count, limits):  # type: ignore[no-untyped-def]
     """Take vertices on cycles through each other, each in the lanes in which it does not wait.
 
@@ -150,7 +150,7 @@ def _take_apart(members, known, rest, taken, count, limits):  # type: ignore[no-
     return _by_length(members[:size], columns, rest, taken, count) if size else count
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def sort_roughly(keys, order, counts):  # type: ignore[no-untyped-def]
     """Sort all vertices by their keys, or only by the leading bits of their keys if the keys are large.
 
@@ -174,7 +174,7 @@ def sort_roughly(keys, order, counts):  # type: ignore[no-untyped-def]
         counts[keys[v] >> shift] += 1
 
 
-@njit(nogil=True, cache=True, forceinline=True, borrows=True)
+@njit(nogil=True, cache=True, forceinline=True, borrows=True, from_start=True)
 def _count(before, flags, taken, first, last, lines):  # type: ignore[no-untyped-def]
     """Count the shortest paths to the entries ``first`` ... ``last`` - 1 of ``taken``; return how many were counted.
 
@@ -199,7 +199,7 @@ def _count(before, flags, taken, first, last, lines):  # type: ignore[no-untyped
     return reached
 
 
-@njit(nogil=True, cache=True, forceinline=True, borrows=True)
+@njit(nogil=True, cache=True, forceinline=True, borrows=True, from_start=True)
 def _lowest(v, tight, rest, low):  # type: ignore[no-untyped-def]
     """Return the least entry of ``low`` of ``v`` and the vertices for which it waits."""
     ends, tails, masks = tight
@@ -210,7 +210,7 @@ def _lowest(v, tight, rest, low):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def count_in_order(known, order, space, taken, limits, lines):  # type: ignore[no-untyped-def]
     """Put the vertices that sixteen sources reach in an order in which all shortest paths from these sources ascend,
     and count the shortest paths from all sixteen sources to each vertex.

@@ -14,7 +14,7 @@ UP, DOWN = 1, 2
 ONE, LOW = 1 << 32, (1 << 31) - 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
     """Remove vertices that have arcs to or from a single other vertex, again and again.
 
@@ -68,7 +68,7 @@ def peel_trees(indptr, heads):  # type: ignore[no-untyped-def]
     return queue[:kept], parent, ways, sizes, left
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _count_neighbours(indptr, heads):  # type: ignore[no-untyped-def]
     """Return a word for the heads, and one for the tails, of each vertex, both int64, shape (n,).
 
@@ -87,14 +87,14 @@ def _count_neighbours(indptr, heads):  # type: ignore[no-untyped-def]
     return ahead, behind
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _hangs(ahead, behind):  # type: ignore[no-untyped-def]
     """Return whether all arcs of a vertex that are left lead to or from one other; see :func:`_count_neighbours`."""
     up, down = ahead >> 32, behind >> 32
     return (up <= 1) & (down <= 1) & ((up + down == 1) | ((up + down == 2) & (ahead == behind)))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def fold_twins(indptr, heads, left, stands):  # type: ignore[no-untyped-def]
     """Fold twins all of whose neighbours are neighbours, in an undirected graph whose arcs have the length 1.
 
@@ -146,7 +146,7 @@ def fold_twins(indptr, heads, left, stands):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def sum_components(indptr, heads, parent, sizes):  # type: ignore[no-untyped-def]
     """Return how many vertices the component of each vertex of an undirected graph has, int64, shape (n,).
 
@@ -179,7 +179,7 @@ def sum_components(indptr, heads, parent, sizes):  # type: ignore[no-untyped-def
     return totals
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def hand_down(tree, sizes, around):  # type: ignore[no-untyped-def]
     """Count what removed vertices reach, and what reaches them, given the same of the vertices that were not removed.
 
@@ -199,7 +199,7 @@ def hand_down(tree, sizes, around):  # type: ignore[no-untyped-def]
         reaching[v] = into[v] + (before & down)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def flow_around(sizes, around):  # type: ignore[no-untyped-def]
     """Return the flow through each vertex on paths between different branches on it, or between a branch and the rest.
 

@@ -11,7 +11,7 @@ import numpy as np
 from engine.graph.kernels import njit
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def bound_visits(indptr, heads, component, order, limit):  # type: ignore[no-untyped-def]
     """Bound what a search from each vertex visits, and find what searches can visit that are not known to visit little.
 
@@ -61,7 +61,7 @@ def bound_visits(indptr, heads, component, order, limit):  # type: ignore[no-unt
     return visits, inside, direct
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def number_vertices(indptr, heads, order, visits, inside, direct):  # type: ignore[no-untyped-def]
     """Renumber the vertices: first those with arcs out, then those without; otherwise they are in the given order.
 
@@ -96,7 +96,7 @@ def number_vertices(indptr, heads, order, visits, inside, direct):  # type: igno
     return rank, (ends, ahead, moved), facts
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def reverse_arcs(indptr, heads, weights, inner, largest):  # type: ignore[no-untyped-def]
     """Return the arcs into each vertex, and the arcs between vertices that are no sinks.
 
@@ -144,7 +144,7 @@ def reverse_arcs(indptr, heads, weights, inner, largest):  # type: ignore[no-unt
     return (into, ends, tails, lengths, places), lone, (starts, ahead, kept, numbers)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def cut_out(indptr, heads, kept, lone):  # type: ignore[no-untyped-def]
     """Return the part of a graph that has some of the vertices, and the arcs between them; their order stays.
 

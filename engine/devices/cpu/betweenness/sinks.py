@@ -24,7 +24,7 @@ from engine.devices.cpu.betweenness.vectors import (
 from engine.graph.kernels import njit
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def add_sinks(sinks, known, hidden, lines, given, out):  # type: ignore[no-untyped-def]
     """Add the flow to the sinks, before the flow to all other vertices is summed in reverse order of the paths.
 

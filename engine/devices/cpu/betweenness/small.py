@@ -32,7 +32,7 @@ SHORT = 255
 LOOKS = 16
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def whole_multiples(weights, powers, most):  # type: ignore[no-untyped-def]
     """Write floats as multiples of the largest unit that divides them all.
 
@@ -69,7 +69,7 @@ def whole_multiples(weights, powers, most):  # type: ignore[no-untyped-def]
     return found[:0], 0.0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _peel(indptr, heads, directed, share):  # type: ignore[no-untyped-def]
     """Fold trees if they have at least a share of the vertices; see :func:`prepare_small`."""
     removed, parent, ways, sizes, left = peel_trees(indptr, heads)
@@ -85,7 +85,7 @@ def _peel(indptr, heads, directed, share):  # type: ignore[no-untyped-def]
     return (removed, parent, ways), sizes, (vertices, places, arcs), (kept, times)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _fold(indptr, heads, directed, unit, shares, least):  # type: ignore[no-untyped-def]
     """Fold trees, split the rest into blocks, and fold twins in these; see :func:`prepare_small`."""
     tree, sizes, (vertices, places, arcs), stands = _peel(indptr, heads, directed, shares[0])
@@ -108,7 +108,7 @@ def _fold(indptr, heads, directed, unit, shares, least):  # type: ignore[no-unty
     return (tree, sizes, (vertices, number, *told)), (places, arcs), stands, split
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def prepare_small(indptr, heads, lengths, directed, shares, limits):  # type: ignore[no-untyped-def]
     """Fold the trees of a graph, and decide how to search from each vertex of its core.
 
@@ -160,7 +160,7 @@ def prepare_small(indptr, heads, lengths, directed, shares, limits):  # type: ig
     return folded, own, (component, inside, alone[1][:many]), (visited, np.int64(ends), np.int64(split))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def prepare_together(core, facts, limits):  # type: ignore[no-untyped-def]
     """Cut out the part of the core that searches together visit, and order and merge their sources.
 
@@ -190,7 +190,7 @@ def prepare_together(core, facts, limits):  # type: ignore[no-untyped-def]
     return (part, *out, *into, lone, kept[part], times[part]), merge_sources(out, component[part], rows, times[part])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def together_space(n, arcs, sources, like, sizes):  # type: ignore[no-untyped-def]
     """Return the arrays that searches together need, which NumPy would take longer to make one by one.
 
@@ -236,7 +236,7 @@ def together_space(n, arcs, sources, like, sizes):  # type: ignore[no-untyped-de
     )
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def add_together(part, merged, together, sums):  # type: ignore[no-untyped-def]
     """Add the sums of searches together to those of the core.
 
@@ -256,7 +256,7 @@ def add_together(part, merged, together, sums):  # type: ignore[no-untyped-def]
             total[part[0][i]] += some[i]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _search_alone(core, sums):  # type: ignore[no-untyped-def]
     """Search from vertices of the core one after the other, and add their flows; see :func:`finish_small`."""
     indptr, heads, lengths, kept, times, rows = core
@@ -273,7 +273,7 @@ def _search_alone(core, sums):  # type: ignore[no-untyped-def]
     return pass_packed((indptr, heads, lengths, far), task, rows, kept, (np.full(n, far), *space), out, heap)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def finish_small(graph, folded, core, sums):  # type: ignore[no-untyped-def]
     """Search from those vertices that reach little, one after the other, and add up all sums.
 

@@ -45,7 +45,7 @@ MOST, ARRIVED, TIMES, LEFT = 0, 1, 2, 3
 DEAR = 3
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
     """Set the flags of up to sixteen sources; in ``told``, set their factors, and set the flow that arrived to 0.
 
@@ -63,7 +63,7 @@ def begin(task, rows, flags, told):  # type: ignore[no-untyped-def]
         told[TIMES, k] = task[2][rows[k]]
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
     """Clear the flags that :func:`begin` has set, and return ``DONE`` or the code of an error (``verdict``).
 
@@ -87,7 +87,7 @@ def finish(task, rows, flags, told, begins):  # type: ignore[no-untyped-def]
     return said
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _put_side_by_side(found, sources, some, columns, keys):  # type: ignore[no-untyped-def]
     """Copy the rows of distances of up to sixteen sources into the columns of ``columns``.
 
@@ -124,7 +124,7 @@ def _put_side_by_side(found, sources, some, columns, keys):  # type: ignore[no-u
     return reached
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-def]
     """List the arcs that are tight for some of the sixteen sources, sorted by head.
 
@@ -152,7 +152,7 @@ def _list_tight(into, columns, far, before, moved):  # type: ignore[no-untyped-d
         ends[v + 1] = ends[v]
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyped-def]
     """Follow the paths from sixteen sources backwards, and add the flow through vertices and over arcs.
 
@@ -201,7 +201,7 @@ def hand_back(listed, flags, taken, lines, given, out):  # type: ignore[no-untyp
     store(told, LEFT, left)
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def pass_together(arcs, task, rows, found, kept, space, out):  # type: ignore[no-untyped-def]
     """Send the flow of some sources along their shortest paths, sixteen sources at a time, and add it to ``out``.
 

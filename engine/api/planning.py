@@ -11,6 +11,7 @@ from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing_for
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
 from engine.execution.sums import (
+    is_of,
     searched_in_units,
     searched_options,
     sum_bytes,
@@ -41,7 +42,7 @@ from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.reader import matrix_bytes
 from storage.matrix.working import Checkpoint
-from storage.semirings import MIN_PLUS
+from storage.semirings import MIN_PLUS, check_understood
 
 
 def make_plan(
@@ -61,7 +62,7 @@ def make_plan(
         graph: the graph, or its profile, in which planning keeps facts that the solve can use.
         options: the user's options.
         out: path of the store; None if the result stays in memory.
-        resume: whether to continue from the checkpoint at ``out``, if there is one.
+        resume: whether to continue from the checkpoint at ``out``, if it is of this graph and these options.
         monitor: receives the phase ``compile``, and is asked whether to stop.
         dropped: whether rows are reduced where they are computed, so that nothing is written.
 
@@ -89,14 +90,19 @@ def make_plan(
         ):  # planning has waited for kernels: end the phase ``compile``, so that later seconds do not count there
             clock.begin("plan", 0, "")
         graph = profile.graph
-        bound = bound_to(found, options)
+        if found is not None:
+            check_understood(f"the checkpoint of {found.target}", found.identity, MIN_PLUS)
         types = types_of_sums(profile, options, found)
-        per = units_searched(graph, bound.cutoff, found) if types else 0
+        # the tiles of another matrix are replaced or refused, so their type and algorithm do not matter
+        own = found if found is not None and is_of(found, graph, options, types) else None
+        bound = bound_to(own, options)
+        per = units_searched(graph, bound.cutoff, own) if types else 0
         inner = searched_options(graph, bound, types, per) if types else bound
         stored = choose_type(_described(profile, bound), bound.dtype) if per else None
         searched = profile.counted(per) if per else profile
         try:
-            plan = _plan(searched, inner, out, found, (bound, types, stored), dropped=dropped)
+            half = resumes_half(own)
+            plan = _plan(searched, inner, out, found, (bound, types, stored), half=half, dropped=dropped)
         except DoesNotFit as refusal:
             raise _with_ways_out(refusal, profile, options, out) from None
     if stored is not None:
@@ -157,18 +163,19 @@ def _plan(
     found: Checkpoint | None,
     wanted: tuple[Options, Mapping[str, WorkType], tuple[WorkType, str] | None],
     *,
+    half: bool,
     dropped: bool,
 ) -> Plan:
-    """Make the plan; ``options`` already agree with the checkpoint ``found``.
+    """Make the plan; ``options`` already agree with the checkpoint ``found``, unless it is of another matrix.
 
     ``wanted`` are the options for the rows of the store, the types of the sums along paths, and the type of the store
     with its reason, None if it is that in which rows are searched.  If there are sums, ``options`` ask for the
-    distances to all vertices instead, because the paths are found from these.  If rows are ``dropped``, no store is
-    written.
+    distances to all vertices instead, because the paths are found from these.  ``half`` is that of
+    :func:`resumes_half`.  If rows are ``dropped``, no store is written.
     """
     original, (asked, types, stored) = profile.graph, wanted
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
-    problem = _problem(profile, rectangle, options, found)
+    problem = _problem(profile, rectangle, options, half=half)
     kind, _ = stored or choose_type(problem, options.dtype)
     columns = problem.columns
     if asked.also:
@@ -303,11 +310,11 @@ def _described(profile: GraphProfile, options: Options, rectangle: Rectangle | N
     return describe(profile, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
 
 
-def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, found: Checkpoint | None) -> Problem:
+def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, *, half: bool) -> Problem:
     """Return the facts about the graph and the request that planning needs, before the machine is surveyed."""
     problem = _described(profile, options, rectangle)
     hops = profile.hops if problem.unit else 0
-    problem = changed(problem, half=resumes_half(found), hops=hops, permuted=rectangle.permuted)
+    problem = changed(problem, half=half, hops=hops, permuted=rectangle.permuted)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(profile, problem, available_memory() // ENTRY_BYTES)
     return problem

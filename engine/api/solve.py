@@ -12,7 +12,7 @@ from engine.algorithms.context import SolveContext
 from engine.api.planning import make_plan
 from engine.execution import in_memory
 from engine.execution.compiling import compile_for, hasten, needed
-from engine.execution.sums import also_of, types_of_sums, with_quantities
+from engine.execution.sums import also_of, is_of, types_of_sums, with_quantities
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
@@ -163,7 +163,7 @@ def solve_to_store(
     profile, found = GraphProfile.of(graph), resumable(path, resume=resume)
     if plan is not None:
         check_plan(plan, profile.graph, options, profile.content if plan.task else None)
-    if plan is None or (found is not None and not suits(found, plan)):
+    if plan is None or (found is not None and not suits(found, plan) and _resumes(found, profile, options)):
         plan = make_plan(profile, options, out=path, resume=resume, monitor=monitor)
     clock = PhaseClock(given_monitor(monitor))
     clock.begin("create", 1, "store")
@@ -192,6 +192,15 @@ def solve_to_store(
         writer.seal(summary)
         clock.stop()
     return Outcome(plan, journal.total(), summary)
+
+
+def _resumes(found: Checkpoint, profile: GraphProfile, options: Options) -> bool:
+    """Return whether a plan of distances is to suit a checkpoint, because that is of the same matrix; plans of other
+    semirings are to suit any.
+    """
+    if options.semiring != MIN_PLUS:
+        return True
+    return is_of(found, profile.graph, options, types_of_sums(profile, options, found))
 
 
 def _matrix_spec(graph: Graph, plan: Plan, rectangle: Rectangle, compression: str) -> MatrixSpec:

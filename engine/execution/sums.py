@@ -81,7 +81,7 @@ def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | N
     if types and found is not None:
         recorded = {name: about["type"] for name, about in (found.identity.get("also") or {}).items()}
         earlier = types | {name: SUM_TYPES["uint16"] for name in types if recorded.get(name) == "uint16"}
-        if _is_of(found, graph, options, earlier):
+        if is_of(found, graph, options, earlier):
             return earlier
     largest = {
         name: int(values.max())
@@ -101,8 +101,15 @@ def types_of_sums(profile: GraphProfile, options: Options, found: Checkpoint | N
     return sum_types(graph, options.also, most)
 
 
-def _is_of(found: Checkpoint, graph: Graph, options: Options, types: Mapping[str, WorkType]) -> bool:
-    """Return whether a checkpoint is of the matrix that is asked for, with sums of these types, however compressed."""
+def is_of(found: Checkpoint, graph: Graph, options: Options, types: Mapping[str, WorkType]) -> bool:
+    """Return whether a checkpoint is of the matrix of distances that is asked for, whatever its type and compression.
+
+    Args:
+        found: the checkpoint.
+        graph: the graph, with the quantities.
+        options: what was asked; the semiring is min-plus.
+        types: the type of the sums of each quantity.
+    """
     kind, compression = (str(found.identity.get(name)) for name in ("type", "compression"))
     if kind not in WORK_TYPES or compression not in COMPRESSIONS:
         return False

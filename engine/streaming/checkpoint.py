@@ -27,7 +27,6 @@ from engine.rows.summary import SummarySink
 from engine.streaming.forms import LOWERED_KINDS, CheckpointForm, Way, way_on
 from storage.errors import Conflict
 from storage.matrix.working import Checkpoint, WorkingMatrix, find_checkpoint
-from storage.semirings import MIN_PLUS, check_understood
 
 #: Seconds from one commit to the next.
 INTERVAL: Final = 25.0
@@ -263,13 +262,15 @@ def resumable(path: Path | None, *, resume: bool) -> Checkpoint | None:
 def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
     """Return ``options`` with an algorithm that can resume from ``checkpoint``, and with the type of the checkpoint.
 
+    Args:
+        checkpoint: a checkpoint of the matrix that ``options`` ask for; None if there is none.
+        options: the user's options.
+
     Raises:
-        Conflict: ``options`` ask for another kind of algorithm, or for another type, or the checkpoint is of another
-            semiring than min-plus.
+        Conflict: ``options`` ask for another kind of algorithm, or for another type.
     """
     if checkpoint is None:
         return options
-    check_understood(f"the checkpoint of {checkpoint.target}", checkpoint.identity, MIN_PLUS)
     algorithm, dtype = str(checkpoint.record["algorithm"]), str(checkpoint.identity["type"])
     recorded = CheckpointForm.of_record(checkpoint.record, dtype)
     for name, asked, found, wanted in (

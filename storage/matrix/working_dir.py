@@ -271,7 +271,8 @@ def _refusal(
     if not resume:
         return f"{saved}: {_WAYS}"
     found = document["identity"]
-    for name in [*asked, *found]:
+    # the type follows from the graph and the options, so a difference in these is named before it
+    for name in sorted([*asked, *found], key=lambda name: name in ("type", "unreachable")):
         if asked.get(name) != found.get(name):
             was, now = found.get(name), asked.get(name)
             return f"{saved} that is of another {name} ({was}, asked is {now}); begin anew (--overwrite) or elsewhere"

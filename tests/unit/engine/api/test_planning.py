@@ -97,8 +97,8 @@ def test_the_bytes_of_a_checkpoint_count_as_free(
     graph, out = graphs.grid(100), tmp_path / "d.zarr"
     monkeypatch.setattr("engine.execution.survey.shutil.disk_usage", lambda _: SimpleNamespace(free=2**30))
     make_plan(graph, options, out=out)
-    monkeypatch.setattr(planning, "resumable", lambda *_, **__: SimpleNamespace(bytes=2**20, record={}))
-    monkeypatch.setattr(planning, "bound_to", lambda _, options: options)
+    monkeypatch.setattr(planning, "resumable", lambda *_, **__: SimpleNamespace(bytes=2**20, target=out, identity={}))
+    monkeypatch.setattr(planning, "is_of", lambda *_: False)
     make_plan(graph, options, out=out, resume=True)
     disks = [machine.disk for _, machine, _ in choices]
     assert set(disks) == {2**30, 2**30 + 2**20}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from engine.api import solve as solving
 from engine.api.solve import make_plan, solve_to_store
 from engine.model.problem import Options
 from engine.model.progress import Monitor
@@ -125,6 +127,28 @@ def test_a_checkpoint_is_no_excuse_for_another_graph(tmp_path, eager):
     with pytest.raises(Conflict, match=r"--resume.*--overwrite"):
         solve_to_store(sample(), Options(), path)
     solve_to_store(sample(seed=1), Options(), path, overwrite=True)
+    verify_matrix(path)
+
+
+@pytest.mark.parametrize("also", [(), ("toll",)], ids=["distances", "sums"])
+def test_a_plan_takes_nothing_from_the_checkpoint_of_another_matrix(tmp_path, eager, monkeypatch, also):
+    """Neither type nor algorithm, whether the checkpoint is refused or replaced."""
+    path, other = tmp_path / "d.zarr", sample()
+    stopped(replace(other, weights=other.weights / 7), path, Options(algorithm="dijkstra", dtype="float32"))
+    graph = replace(sample(seed=1), quantities={"toll": np.ones(sample(seed=1).arcs, np.int32)})
+    options = Options(also=also, device="cpu")
+    plan, fresh = make_plan(graph, options, out=path, resume=True), make_plan(graph, options)
+    assert (plan.dtype, plan.sums) == (fresh.dtype, fresh.sums) == ("uint16", fresh.sums)
+    asked = replace(options, algorithm="recursive-floyd-warshall", dtype="int32")
+    assert make_plan(graph, asked, out=path, resume=True).dtype == "int32"
+    with pytest.raises(Conflict, match="is of another graph"):
+        solve_to_store(graph, options, path, resume=True)
+    assert find_checkpoint(path).identity["type"] == "float32"
+    monkeypatch.setattr(solving, "make_plan", lambda *_, **__: pytest.fail("a plan that suits was made anew"))
+    outcome = solve_to_store(graph, options, path, plan=plan, resume=True, overwrite=True)
+    assert outcome.plan is plan
+    with open_matrix(path) as matrix:
+        assert matrix.dtype.name == "uint16"
     verify_matrix(path)
 
 

@@ -17,6 +17,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from storage.errors import InvalidRequest, NotFound
+from storage.number_texts import TOO_SMALL, vanishes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +71,7 @@ def check_number(field: str, value: Any) -> float:
         value: the value; a number of Python or NumPy, but no bool.
 
     Raises:
-        InvalidRequest: ``value`` is no real number, or too large for a float.
+        InvalidRequest: ``value`` is no real number, or too large for a float, or so small that a float takes it for 0.
     """
     if _is_flag(value) or not isinstance(value, Real):
         raise InvalidRequest(f"{field} must be a number, found {shown(value)}", field=field)
@@ -79,6 +80,8 @@ def check_number(field: str, value: Any) -> float:
     except OverflowError:
         message = f"{field} must be a number that a float can hold, found {shown(value)}"
         raise InvalidRequest(message, field=field) from None
+    if as_float == 0 and value != 0:
+        raise InvalidRequest(f"{field} {TOO_SMALL}, found {shown(value)}: give 0 if that is meant", field=field)
     return int(value) if hasattr(value, "__index__") else as_float
 
 
@@ -248,6 +251,34 @@ def unmasked(field: str, values: Any) -> npt.NDArray[Any]:
         return np.asarray(values)
     except (RuntimeError, TypeError) as error:  # sparse arrays, and arrays in the memory of a GPU
         raise InvalidRequest(f"{field} cannot become an array of NumPy: {error}", field=field) from error
+
+
+def as_float64(field: str, values: Any) -> npt.NDArray[np.float64]:
+    """Return numbers as a new array of float64.
+
+    Args:
+        field: name of the argument.
+        values: an array or list of numbers of any kind, or of texts of numbers.
+
+    Raises:
+        InvalidRequest: a number is not 0, but so small that float64 takes it for 0.
+        ValueError, TypeError, OverflowError: an entry is no number, or too large.
+    """
+    import numpy as np
+
+    found = np.array(values, np.float64)
+    kind = getattr(values, "dtype", None)
+    if kind is not None and kind.kind in "biuf" and kind.itemsize <= found.itemsize:
+        return found
+    for at in np.flatnonzero(found == 0).tolist():
+        one = values[at]
+        if vanishes(one.strip(), 0.0) if isinstance(one, str) else one != 0:
+            raise InvalidRequest(
+                f"entry {at + 1} of {field} {TOO_SMALL}, found {shown(one)}: give all of them in a smaller unit, or "
+                "give 0",
+                field=field,
+            )
+    return found
 
 
 def check_index_array(field: str, value: Any, n: int) -> npt.NDArray[np.int64]:

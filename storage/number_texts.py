@@ -16,6 +16,9 @@ WHOLE: Final = re.compile(r"[+-]?[0-9]{1,400}+")
 #: A decimal number, with or without an exponent.
 DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 INFINITE: Final = re.compile(r"([+-]?)(inf|infinity)", re.IGNORECASE | re.ASCII)
+_NOT_ZERO: Final = re.compile(r"[+-]?[0.]*+[1-9]")
+#: Text for messages about such a number.
+TOO_SMALL: Final = "is so small that float64 would take it for 0"
 #: Most characters of a text that messages show.
 _SHOWN: Final = 40
 
@@ -40,7 +43,7 @@ def decimal_number(text: str, *, infinite: bool = False) -> float:
             limits, where infinity means that there is none.
 
     Raises:
-        ValueError: the text is anything else, or the number is too large for float64.
+        ValueError: the text is anything else, or the number is too large for float64, or so small that it would be 0.
     """
     if infinite and INFINITE.fullmatch(text):
         return float(text)
@@ -49,7 +52,14 @@ def decimal_number(text: str, *, infinite: bool = False) -> float:
     found = float(text)
     if math.isinf(found):
         raise ValueError(f"{text[:_SHOWN]!r} is too large for float64")
+    if vanishes(text, found):
+        raise ValueError(f"{text[:_SHOWN]!r} {TOO_SMALL}: write 0 if that is meant")
     return found
+
+
+def vanishes(text: str, found: float) -> bool:
+    """Return whether a decimal number is not 0, but ``found``, which is that number in float64, is."""
+    return found == 0 and _NOT_ZERO.match(text) is not None
 
 
 def is_digits(text: str) -> bool:

@@ -208,8 +208,8 @@ def values_of(text: str, field: str, kind: Callable[[str], T]) -> list[T]:
     for place in split_names([text], field, "value"):
         try:
             found.append(kind(place))
-        except ValueError:
-            raise InvalidRequest(f"--{field} takes numbers with commas, found {place!r}", field=field) from None
+        except ValueError as error:
+            raise InvalidRequest(f"--{field} takes numbers with commas: {error}", field=field) from None
     return found
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from service.client.names import Names
-from storage.arguments import unmasked
+from storage.arguments import as_float64, unmasked
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def _weights(weights: Any) -> pl.Series:
         values = float_array(weights)
     if values.dtype.kind == "U":
         with suppress(ValueError):
-            values = values.astype(np.float64)
+            values = as_float64("weights", values)
     if values.dtype.kind == "f":
-        values = values.astype(np.float64)  # Parquet has no type for a longdouble
+        values = as_float64("weights", values)  # Parquet has no type for a longdouble
     if values.dtype.kind not in "biuf":
         raise InvalidRequest(f"weights of {values.dtype} are no numbers", field="weight")
     return pl.Series(values.astype(np.int64) if values.dtype.kind == "b" else values)
@@ -112,12 +112,11 @@ def _weights(weights: Any) -> pl.Series:
 
 def float_array(weights: Sequence[Any]) -> Any:
     """Return numbers as float64.  Raises InvalidRequest if one is missing or no number."""
-    import numpy as np
 
     if None in weights:
         raise InvalidRequest(f"edge {weights.index(None) + 1} has no weight", field="weight")
     try:
-        return np.asarray(weights, np.float64)
+        return as_float64("weights", weights)
     except (TypeError, ValueError, OverflowError):
         raise InvalidRequest("the weights are not all numbers", field="weight") from None
 

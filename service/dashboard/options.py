@@ -116,5 +116,5 @@ def _value(name: str, text: str) -> Any:
 def _number(name: str, text: str, kind: Callable[[str], Any]) -> Any:
     try:
         return kind(text)
-    except ValueError:
-        raise InvalidRequest(f"{_OPTIONS[name][1].label}: {text[:40]!r} is no number", field=name) from None
+    except ValueError as error:
+        raise InvalidRequest(f"{_OPTIONS[name][1].label}: {error}", field=name) from None

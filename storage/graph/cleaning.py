@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from storage.arguments import shown, unmasked
+from storage.arguments import as_float64, shown, unmasked
 from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 
 IntArray = npt.NDArray[np.int64]
@@ -316,7 +316,7 @@ def quantity_values(name: str, values: npt.ArrayLike) -> AnyArray:
         message = f"{array[wrong[0]]} of arc {wrong[0] + 1} cannot be summed along a path"
         raise InvalidGraph(f"quantity {name!r}: {message}", field=name)
     try:
-        return smallest_type(array if array.dtype.kind in "iu" else array.astype(np.float64))
+        return smallest_type(array if array.dtype.kind in "iu" else as_float64(name, array))
     except InvalidGraph as error:
         raise InvalidGraph(f"quantity {name!r}: {error}", field=name) from None
 

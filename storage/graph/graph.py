@@ -16,7 +16,7 @@ from typing import Unpack
 import numpy as np
 import numpy.typing as npt
 
-from storage.arguments import check_flags, check_whole, unmasked
+from storage.arguments import as_float64, check_flags, check_whole, unmasked
 from storage.errors import ApspError, Conflict, InvalidGraph, NotFound, StorageFailed
 from storage.files.atomic import Staging, failure, sync_tree
 from storage.geography.coordinates import Coordinates, add_to_digest, load_arrays, save_arrays
@@ -175,7 +175,7 @@ def build_graph(
         array = unmasked("weights", weights)
         if array.dtype.kind not in "iuf" and array.size:
             raise InvalidGraph(f"weights must be numbers, not {array.dtype}", field="weights")
-        arcs.weights = array.astype(np.float64) if array.dtype.kind not in "iu" else array
+        arcs.weights = array if array.dtype.kind in "iu" else as_float64("weights", array)
     if not len(arcs.tails) == len(arcs.heads) == len(arcs.tails if arcs.weights is None else arcs.weights):
         raise InvalidGraph("tails, heads and weights must have the same length", field="weights")
     arcs.quantities = given_quantities(further.get("quantities"))

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from storage.arguments import unmasked
+from storage.arguments import as_float64, unmasked
 from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle, NotFound
 from storage.graph.cleaning import AnyArray, ArcList, canonical_weights, is_label
 from storage.graph.graph import Graph, build_from
@@ -85,7 +85,7 @@ def arc_weights(tails: npt.ArrayLike, heads: npt.ArrayLike, weights: npt.ArrayLi
         raise InvalidRequest("tails, heads and weights must have the same length", field="weights")
     if values.dtype.kind not in "iuf" and len(values):
         raise InvalidGraph(f"weights must be numbers, not {values.dtype}", field="weights")
-    return ArcWeights(ends[0], ends[1], values if values.dtype.kind in "iu" else values.astype(np.float64))
+    return ArcWeights(ends[0], ends[1], values if values.dtype.kind in "iu" else as_float64("weights", values))
 
 
 def _names(array: npt.NDArray[Any]) -> AnyArray:

@@ -16,7 +16,7 @@ from storage.files.csv_rows import place_of, read_rows, repeated_name
 from storage.files.writing import Writing
 from storage.graph.graph import index_of
 from storage.graph.units import unit_metadata
-from storage.number_texts import looks_like_number
+from storage.number_texts import TOO_SMALL, looks_like_number, vanishes
 
 if TYPE_CHECKING:
     import pandas
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.generic]
 Indices = npt.NDArray[np.int64]
 
+#: Most characters of a number that messages show.
+_SHOWN: Final = 40
 #: Endings of the files that tables are written to and read from.
 ENDINGS: Final = (".parquet", ".csv")
 
@@ -312,11 +314,14 @@ def _vertices(path: Path, column: pl.Series, labels: Array) -> Indices:
 
 
 def numbers_in(path: Path, column: pl.Series, field: str = "opportunities") -> npt.NDArray[np.float64]:
-    """Return a column as floats.  Raises InvalidRequest, which names ``field``, if an entry is no number."""
+    """Return a column as floats.  Raises InvalidRequest, which names ``field``, if an entry is no number, or is a text
+    of one that float64 would take for 0.
+    """
     import polars as pl
 
     text = column.dtype == pl.String()
-    numbers = (column.str.strip_chars() if text else column).cast(pl.Float64(), strict=False)
+    texts = column.str.strip_chars() if text else column
+    numbers = texts.cast(pl.Float64(), strict=False)
     values = numbers.fill_null(np.nan).to_numpy()
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
@@ -326,4 +331,19 @@ def numbers_in(path: Path, column: pl.Series, field: str = "opportunities") -> n
             "name the columns that hold numbers where others hold texts",
             field=field,
         )
+    if text:
+        _refuse_vanished(path, texts, values, field)
     return np.asarray(values, np.float64)
+
+
+def _refuse_vanished(path: Path, texts: pl.Series, values: npt.NDArray[np.float64], field: str) -> None:
+    """Refuse a number that is not 0 where ``values`` has 0; ``texts`` are the numbers as they are written."""
+    zeros = np.flatnonzero(values == 0)
+    small = [text for text in texts.gather(zeros).unique() if vanishes(text, 0.0)]
+    if small:
+        row = int(texts.is_in(small).arg_true()[0])
+        raise InvalidRequest(
+            f"{place_in(path, row)}: column {texts.name!r} is {texts[row][:_SHOWN]!r}, which {TOO_SMALL}: give all of "
+            "them in a smaller unit, or write 0",
+            field=field,
+        )

@@ -11,10 +11,9 @@ import re
 
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import EXACT, is_label
-from storage.number_texts import DECIMAL, INFINITE, WHOLE
+from storage.number_texts import DECIMAL, INFINITE, TOO_SMALL, WHOLE, vanishes
 
 _FORTRAN = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[dD][+-]?[0-9]++")
-_NOT_ZERO = re.compile(r"[+-]?[0.]*+[1-9]")
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "?", "nil", "\\n"})
 _QUOTED_WORD = re.compile(r'(?:"[^"]*+"|[^ \t"])++')
 _SHOWN = 60
@@ -127,13 +126,9 @@ def weight(
     number = float(plain)
     if math.isinf(number):
         raise InvalidGraph(f"{field} {shown(token)} is beyond float64", line=line, field=field)
-    if number == 0 and _NOT_ZERO.match(plain):
-        raise InvalidGraph(
-            f"{field} {shown(token)} is so small that float64 would take it for 0: give all of them in a smaller unit, "
-            "or write 0",
-            line=line,
-            field=field,
-        )
+    if vanishes(plain, number):
+        message = f"{field} {shown(token)} {TOO_SMALL}: give all of them in a smaller unit, or write 0"
+        raise InvalidGraph(message, line=line, field=field)
     return number
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.errors import InvalidRequest
+from storage.number_texts import decimal_number
 
 Floats = npt.NDArray[np.float64]
 #: A step of evaluation on a stack.  A string is an operation on the top entry or the two top entries, a number is
@@ -152,8 +153,8 @@ class _Parser:
         if token is None:
             raise self._wrong("a number, a column or '('")
         if token["number"]:
+            self._steps.append(self._number(token["number"]))
             self._next()
-            self._steps.append(float(token["number"]))
         elif token["sign"] == "(":
             self._brackets()
         elif token["column"]:
@@ -176,6 +177,12 @@ class _Parser:
         if self._sign(")") is None:
             raise self._wrong("')'")
         self._depth -= 1
+
+    def _number(self, text: str) -> float:
+        try:
+            return decimal_number(text)
+        except ValueError as error:
+            raise InvalidRequest(f"formula {self._text!r}: {error}", field="length_of") from None
 
     def _use(self, column: str) -> None:
         if self._column not in (None, column):

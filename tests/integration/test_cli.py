@@ -287,6 +287,7 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (["solve", "roads.csv", "--out", "d", "--sources", "-", "--targets", "-"], 2, "cannot both"),
         (["solve", "roads.csv", "--out", "d", "--cutoff", "-1"], 2, "at least 0, found -1"),
         (["solve", "roads.csv", "--out", "d", "--cutoff", "nan"], 2, "'nan' is no number"),
+        (["solve", "roads.csv", "--out", "d", "--cutoff", "1e-400"], 2, "'1e-400' is so small that float64 would"),
         (["inspect", "."], 2, "."),
         (["query", "nowhere.zarr", "summary"], 2, "nowhere.zarr"),
         (["query", "roads.csv", "summary"], 2, "roads.csv"),

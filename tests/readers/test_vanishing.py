@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from storage.errors import InvalidGraph
+from storage.graph.new_weights import read_weights
 from storage.readers import fields, read_graph
 from storage.readers.tables import csv_columns, table
 
@@ -94,6 +95,84 @@ def test_every_reader_of_numbers_refuses_it_with_its_line(
     with pytest.raises(InvalidGraph, match="is so small that float64 would take it for 0") as caught:
         read_graph(path)
     assert (caught.value.line, caught.value.field) == (above + 5, "weight")
+
+
+def node_link(weights: list[str]) -> str:
+    nodes = ", ".join(f'{{"id": {i}}}' for i in range(1, len(weights) + 2))
+    links = ",\n".join(
+        f'{{"source": {i}, "target": {i + 1}, "weight": {weight.removeprefix("+")}}}'
+        for i, weight in enumerate(weights, 1)
+    )
+    return f'{{"directed": true, "multigraph": false, "nodes": [{nodes}], "links": [\n{links}]}}'
+
+
+def cytoscape(weights: list[str]) -> str:
+    edges = ",\n".join(
+        f'{{"data": {{"source": "{i}", "target": "{i + 1}", "weight": "{weight}"}}}}'
+        for i, weight in enumerate(weights, 1)
+    )
+    nodes = ", ".join(f'{{"data": {{"id": "{i}"}}}}' for i in range(1, len(weights) + 2))
+    return f'{{"directed": true, "elements": {{"nodes": [{nodes}], "edges": [\n{edges}]}}}}'
+
+
+def graphml(weights: list[str]) -> str:
+    head = '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="w" for="edge" attr.name="weight"/>'
+    nodes = "".join(f'<node id="{i}"/>' for i in range(1, len(weights) + 2))
+    edges = "".join(
+        f'<edge source="{i}" target="{i + 1}"><data key="w">{weight}</data></edge>\n'
+        for i, weight in enumerate(weights, 1)
+    )
+    return f'{head}<graph edgedefault="directed">{nodes}\n{edges}</graph></graphml>'
+
+
+def gexf(weights: list[str]) -> str:
+    nodes = "".join(f'<node id="{i}"/>' for i in range(1, len(weights) + 2))
+    edges = "".join(
+        f'<edge id="{i}" source="{i}" target="{i + 1}" weight="{weight}"/>\n' for i, weight in enumerate(weights, 1)
+    )
+    head = '<gexf xmlns="http://www.gexf.net/1.2draft" version="1.2"><graph defaultedgetype="directed">'
+    return f"{head}<nodes>{nodes}</nodes><edges>\n{edges}</edges></graph></gexf>"
+
+
+def gml(weights: list[str]) -> str:
+    nodes = " ".join(f"node [ id {i} ]" for i in range(1, len(weights) + 2))
+    edges = "".join(f"edge [ source {i} target {i + 1} weight {weight} ]\n" for i, weight in enumerate(weights, 1))
+    return f"graph [ directed 1 {nodes}\n{edges}]\n"
+
+
+def pajek(weights: list[str]) -> str:
+    names = "".join(f'{i} "v{i}"\n' for i in range(1, len(weights) + 2))
+    return f"*Vertices {len(weights) + 1}\n{names}*Arcs\n{edges(weights)}"
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "above"),
+    [
+        ("g.json", node_link, 1), ("g.cyjs", cytoscape, 1), ("g.graphml", graphml, 1), ("g.gexf", gexf, 1),
+        ("g.gml", gml, 1), ("g.net", pajek, 9),
+    ],
+)  # fmt: skip
+def test_formats_with_attributes_refuse_it_with_its_line(
+    name: str, write: Callable[[list[str]], str], above: int, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(write(["2.5", "0e-400", "1e-30", "3.25", "7e-5", "-0.0"]))
+    assert read_graph(path)[0].arcs == 6
+    path.write_text(write(["2.5", "0e-400", "1e-30", "3.25", "1e-400", "4.75"]))
+    with pytest.raises(InvalidGraph, match="weight '1e-400' is so small that float64 would take it for 0") as caught:
+        read_graph(path)
+    assert (caught.value.line, caught.value.field) == (above + 5, "weight")
+
+
+def test_new_weights_and_quantities_refuse_it(tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text(names(["2.5", "1e-400"]))
+    with pytest.raises(InvalidGraph, match="line 3: weight '1e-400' is so small"):
+        read_weights(path, {}, directed=True)
+    path.write_text("from,to,km,toll\na,b,1,0.0\nb,c,2,1e-400\n")
+    with pytest.raises(InvalidGraph, match="'1e-400' is so small") as caught:
+        read_graph(path, also=["toll"])
+    assert caught.value.line == 3
 
 
 def test_columns_are_read_again_only_where_a_number_may_have_vanished(

@@ -106,8 +106,8 @@ def limit_of(text: str) -> float:
     """Return the distance of ``within``.  Raises InvalidRequest if it is no number."""
     try:
         return decimal_number(text, infinite=True)
-    except ValueError:
-        raise InvalidRequest(f"within takes a distance, found {text!r}", field="query") from None
+    except ValueError as error:
+        raise InvalidRequest(f"within takes a distance: {error}", field="query") from None
 
 
 def show_distance(answer: dict[str, Any], as_json: bool, unit: str | None = None) -> None:

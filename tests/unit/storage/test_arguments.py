@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +13,7 @@ import pytest
 import sparse
 
 from storage.arguments import (
+    as_float64,
     check_choice,
     check_declared,
     check_distance,
@@ -71,6 +74,38 @@ def test_messages_name_field_limit_and_what_was_found(value: object, words: str)
     with pytest.raises(InvalidRequest, match=words) as caught:
         check_whole("k", value, 1, 4)
     assert caught.value.field == "k"
+
+
+def test_a_number_that_a_float_takes_for_0_is_refused() -> None:
+    assert check_number("k", Fraction(0)) == check_number("k", -0.0) == 0
+    with pytest.raises(InvalidRequest, match=r"k is so small that float64 would take it for 0, found .*\(Fraction\)"):
+        check_number("k", Fraction(1, 10**400))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([1, 0], np.longdouble) + np.array([0, np.finfo(np.longdouble).tiny]),
+        np.array([1, Decimal("1e-400")]),
+        np.array(["1", " -1e-400"]),
+        [1, "1e-400"],
+    ],
+    ids=["longdouble", "decimals", "texts", "list"],
+)
+def test_an_array_of_numbers_that_float64_takes_for_0_is_refused(values: Any) -> None:
+    if getattr(values, "dtype", None) == np.float64:
+        pytest.skip("this machine has no wider floats")
+    with pytest.raises(InvalidRequest, match="entry 2 of w is so small that float64 would take it for 0") as caught:
+        as_float64("w", values)
+    assert caught.value.field == "w"
+
+
+def test_zeros_of_all_kinds_become_float64() -> None:
+    for values in ([0, -0.0, "0e-500", Decimal(0), Fraction(0)], np.zeros(5, np.longdouble), np.zeros(5, np.bool_)):
+        assert as_float64("w", values).tolist() == [0] * 5
+    values = np.ones(2)
+    as_float64("w", values)[0] = 7
+    assert values.tolist() == [1, 1]
 
 
 def test_bounds_on_one_side():

@@ -25,7 +25,7 @@ def test_texts_that_are_no_whole_number(text: str) -> None:
     assert not is_digits(text)
 
 
-@pytest.mark.parametrize("text", ["0", "-3", "+3", "007", "3.0", "2.5", ".5", "5.", "1e3", "1E-400", "-1.5e+3"])
+@pytest.mark.parametrize("text", ["0", "-3", "+3", "007", "3.0", "2.5", ".5", "5.", "1e3", "1E-300", "0E-400", "-0.0"])
 def test_numbers(text: str) -> None:
     assert decimal_number(text) == decimal_number(text, infinite=True) == float(text)
 
@@ -34,6 +34,13 @@ def test_numbers(text: str) -> None:
 def test_texts_that_are_no_number(text: str) -> None:
     for infinite in (False, True):
         with pytest.raises(ValueError, match=r"is no number|is too large"):
+            decimal_number(text, infinite=infinite)
+
+
+@pytest.mark.parametrize("text", ["1e-400", "-1E-0324", "+.5e-330", f"0.{'0' * 400}1"])
+def test_numbers_that_float64_takes_for_0(text: str) -> None:
+    for infinite in (False, True):
+        with pytest.raises(ValueError, match="is so small that float64 would take it for 0: write 0 if that is meant"):
             decimal_number(text, infinite=infinite)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,12 @@ def test_what_a_mask_hides_is_not_sent(place):
 def test_weights_of_any_type_of_numbers(kind):
     weights = np.array([1, 0]).astype(kind)
     assert understood(([0, 1], [1, 2], weights)) == ({0, 1, 2}, {(0, 1): 1.0, (1, 2): 0.0})
+
+
+@pytest.mark.parametrize("weights", [["1", "1e-400"], [1, Decimal("1e-400")]], ids=["texts", "decimals"])
+def test_weights_that_float64_takes_for_0_are_refused(weights):
+    with pytest.raises(InvalidRequest, match="entry 2 of weights is so small that float64 would take it for 0"):
+        understood(([0, 1], [1, 2], weights))
 
 
 @pytest.mark.parametrize("graph", [nx.DiGraph([("a", "\ud800")]), (["a"], ["\udfff"], [1])], ids=["networkx", "arrays"])

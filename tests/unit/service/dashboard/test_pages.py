@@ -387,6 +387,9 @@ def test_options_left_alone_are_those_of_the_api():
         "graph": "g", "sources": ["a", "b,c"], "cutoff": 1.5, "fresh": True,
     }  # fmt: skip
     assert read_options("g", {}).request.model_dump(exclude_defaults=True) == {"graph": "g"}
+    small = read_options("g", {"cutoff": "1e-400"})
+    assert small.request is None
+    assert "'1e-400' is so small that float64 would take it for 0: write 0 if that is meant" in small.fault.message
 
 
 def test_long_lists_of_vertices_are_read_to_their_end():

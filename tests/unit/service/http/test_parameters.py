@@ -49,7 +49,7 @@ def test_every_parameter_that_takes_a_number_refuses_other_texts(client: TestCli
                 schema = json.dumps(parameter["schema"])
                 if parameter["in"] != "query" or not ('"integer"' in schema or '"number"' in schema):
                     continue
-                for text in ("1_0", "1 ", "٣", "nan", "inf", "1e999", ""):
+                for text in ("1_0", "1 ", "٣", "nan", "inf", "1e999", "1e-400", ""):
                     answer = client.request(method, url, params={parameter["name"]: text})
                     found = answer.status_code, answer.json().get("details")
                     assert found == (422, {"field": parameter["name"]}), (method, path, parameter["name"], text)
@@ -72,6 +72,18 @@ def test_the_last_of_two_values_is_no_answer(client: TestClient, bench: Bench):
         answer = client.get(f"{url}/distance?{query}")
         assert (answer.status_code, "given twice" in answer.json()["detail"]) == (422, True)
     assert client.get(f"{url}/rows?sources=10&sources=20").json()["sources"] == [10, 20]
+
+
+@pytest.mark.parametrize("blanks", [0, SHORT])
+def test_a_number_of_a_body_that_float64_takes_for_0_is_refused(client: TestClient, bench: Bench, blanks: int):
+    client.app.state.service.checker.run = here  # type: ignore[attr-defined]
+    url = f"/v1/jobs/{bench.solved(small_graph(), 'int32')[0]}/points"
+    for number, refused in (("1e-400", True), ("-1E-0400", True), ("0e-400", False), ("0.0", False)):
+        body = f'{{"points": [], "snap_limit": {number}{" " * blanks}}}'
+        answer = client.post(url, content=body, headers=JSON)
+        said = f"the number {number} in the body is so small that float64 would take it for 0: write 0 if that is meant"
+        assert (said in answer.text) == refused, answer.text
+        assert answer.status_code == 422 or not refused
 
 
 @pytest.mark.parametrize("blanks", [0, SHORT])

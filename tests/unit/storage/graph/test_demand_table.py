@@ -42,6 +42,11 @@ def test_columns_are_taken_in_order_or_by_name(tmp_path):
         ("o,d,x\na,b,\n", InvalidRequest, "line 2: column 'x' is None"),
         ("o,d,x\na,b,many\n", InvalidRequest, "line 2: column 'x' is 'many'"),
         ("o,d,x\na,b,inf\n", InvalidRequest, "no finite number"),
+        (
+            "o,d,x\na,b,0\na,c,1e-400\n",
+            InvalidRequest,
+            "line 3: column 'x' is '1e-400', which is so small that float64",
+        ),
         ('o,d,"x",x\na,b,1,2\n', InvalidRequest, "line 1: two columns are called 'x'; rename one"),
         ("o,d\na,b\n", InvalidRequest, "need an origin, a destination and a flow"),
         ("o,d,x\n", InvalidRequest, "no row with an entry"),

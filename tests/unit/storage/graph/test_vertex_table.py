@@ -40,6 +40,11 @@ def test_white_space_is_part_of_a_name_that_has_it(tmp_path, more, jobs):
         ("v,jobs\na,many\n", InvalidRequest, "line 2: column 'jobs' is 'many'"),
         ("v,jobs\na,1\nb,\n", InvalidRequest, "line 3: column 'jobs' is None"),
         ("v,jobs\na,inf\n", InvalidRequest, "no finite number"),
+        (
+            "v,jobs\na,0e-500\nb, 1e-400 \nc,-1e-400\n",
+            InvalidRequest,
+            "line 3: column 'jobs' is '1e-400', which is so small that float64 would take it for 0: give all of them",
+        ),
         ("v\na\n", InvalidRequest, "no column of numbers after 'v'"),
         ("a,1200\nb,300\n", InvalidRequest, "line 1: 'a' is a vertex and '1200' a number"),
         ("v,jobs\na,1,2\n", InvalidRequest, "cannot be read as a table"),
@@ -53,6 +58,11 @@ def test_mistakes_are_named_with_their_line(tmp_path, text, error, said):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(error, match=said):
         read_table(tmp_path / "t.csv", NAMES)
+
+
+def test_zeros_may_be_written_in_any_way(tmp_path):
+    (tmp_path / "t.csv").write_text("v,jobs\na,0e-500\nb,-0.0\nc, .0 \n")
+    assert read_table(tmp_path / "t.csv", NAMES)["jobs"].tolist() == [0, 0, 0]
 
 
 def test_a_header_may_have_numbers_or_the_name_of_a_vertex(tmp_path):

@@ -78,6 +78,8 @@ def test_it_agrees_with_python_on_random_formulas() -> None:
         ("sqrt", None),
         ("open(x)", "position 5"),
         ("3 * 4", "names no column"),
+        ("x * 1e-400", "'1e-400' is so small that float64 would take it for 0: write 0 if that is meant"),
+        ("x - 1e400", "'1e400' is too large for float64"),
         ("x" * 201, "at most 200 characters"),
         ("(" * 21 + "x" + ")" * 21, "at most 20 nested"),
     ],

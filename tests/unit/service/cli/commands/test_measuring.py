@@ -84,8 +84,9 @@ def test_the_plan_names_a_table_and_no_matrix(folder, capsys):
     [
         (["-o", "t.xlsx"], 2, ".parquet or .csv"),
         (["-o", "away/t.csv"], 2, "does not exist"),
-        (["--within", "15,soon"], 2, "--within takes numbers with commas, found 'soon'"),
-        (["--within", "nan"], 2, "found 'nan'"),
+        (["--within", "15,soon"], 2, "--within takes numbers with commas: 'soon' is no number"),
+        (["--within", "nan"], 2, "--within takes numbers with commas: 'nan' is no number"),
+        (["--within", "15,1e-400"], 2, "'1e-400' is so small that float64 would take it for 0: write 0 if that is"),
         (["--quantiles", "2"], 2, "from 0 to 1"),
         (["--opportunities", "jobs.csv", "--columns", "jobs"], 2, "none was given"),
         (["--opportunities", "jobs.csv", "--within", "3"], 2, "line 2: column 'region' is 'x'"),

@@ -16,6 +16,7 @@ from engine.algorithms.context import SolveContext
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, LevelReduction, RowsWanted
+from engine.model.plan import Plan
 from engine.model.problem import changed
 from engine.model.progress import Monitor
 from engine.model.rows import AnyOrderSink, ArraySink, KnownRows, Sink
@@ -106,6 +107,12 @@ class RowSearch:
     seconds: float | None = None
 
 
+def seconds_alone(plan: Plan, phase: str) -> float | None:
+    """Return the predicted seconds of a phase on one thread; None for a plan without it and for a GPU."""
+    found = [each.seconds for each in plan.phases if each.name == phase]
+    return found[0] * plan.threads if found and plan.device == "cpu" else None
+
+
 def solve(context: SolveContext, backend: CpuBackend, arcs: Arcs | None = None) -> None:
     """Search the distances of a rectangle.
 
@@ -121,7 +128,7 @@ def solve(context: SolveContext, backend: CpuBackend, arcs: Arcs | None = None) 
     """
     profile, wanted, plan = context.profile, context.rectangle, context.plan
     own, dtype, monitor = arcs or profile.arcs, context.kind.dtype, context.monitor
-    unit, alone = profile.unit and own.potentials is None, plan.seconds_alone("search")
+    unit, alone = profile.unit and own.potentials is None, seconds_alone(plan, "search")
     search = RowSearch(own, wanted, dtype, context.sink, monitor, plan.batch, unit, seconds=alone)
     if not plan.from_targets or wanted.targets is None:
         known = profile.known if own is profile.arcs and wanted.targets is None and wanted.cutoff is None else None

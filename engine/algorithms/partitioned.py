@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from engine.algorithms import dijkstra
 from engine.algorithms.context import SolveContext
-from engine.algorithms.dijkstra import RowSearch
+from engine.algorithms.dijkstra import RowSearch, seconds_alone
 from engine.algorithms.part_lengths import find_lengths
 from engine.graph.partition import CPU_GRAIN, DEVICE_GRAIN, Grain, Lengths, Parts
 from engine.graph.potentials import Potentials
@@ -71,7 +71,7 @@ def run(context: SolveContext, backend: CpuBackend) -> None:
     sweeper = sweeper_of(backend, relaxed, parts, context.kind, context.monitor)
     whole = Rectangle(context.rectangle.n, context.rectangle.sources, None, None)
     try:
-        dtype, batch, alone = context.kind.dtype, context.plan.batch, context.plan.seconds_alone("sweep")
+        dtype, batch, alone = context.kind.dtype, context.plan.batch, seconds_alone(context.plan, "sweep")
         search = RowSearch(relaxed.arcs, whole, dtype, context.sink, context.monitor, batch, seconds=alone)
         dijkstra.run(sweeper, search)
     finally:

@@ -139,11 +139,6 @@ class Plan:
         """How this process solves into a store: ``streamed``, ``by-rows`` (finished rows are kept) or ``whole``."""
         return "streamed" if self.streaming is not None else "by-rows" if by_rows(self.algorithm) else "whole"
 
-    def seconds_alone(self, phase: str) -> float | None:
-        """Return the predicted seconds of a phase on one thread; None for a plan without it and for a GPU."""
-        found = [each.seconds for each in self.phases if each.name == phase]
-        return found[0] * self.threads if found and self.device == "cpu" else None
-
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON types."""
         plan = asdict(self)

@@ -112,7 +112,6 @@ def _weights(weights: Any) -> pl.Series:
 
 def float_array(weights: Sequence[Any]) -> Any:
     """Return numbers as float64.  Raises InvalidRequest if one is missing or no number."""
-
     if None in weights:
         raise InvalidRequest(f"edge {weights.index(None) + 1} has no weight", field="weight")
     try:

@@ -55,7 +55,7 @@ from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 MANY: Final = 0.25
 
 
-@njit(nogil=True, cache=True, from_start=True)
+@njit(nogil=True, cache=True)
 def bit_rows_of(n):  # type: ignore[no-untyped-def]
     """Return n rows of words, aligned to 64 bytes, not cleared."""
     space = np.empty(n * WORDS + 8, np.uint64)

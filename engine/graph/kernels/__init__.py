@@ -119,7 +119,6 @@ class CompiledKernel:
         given = {name: value for name, value in options.items() if name not in _OWN_OPTIONS}
         if options.get("from_start"):
             FROM_START.add(self.name)
-            options = {**options, "from_start": checked()}
         self.dispatcher = numba.njit(**{"no_cfunc_wrapper": True, **counts, **given})(function)
         plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
         self._options = repr(sorted((name, repr(value)) for name, value in plain.items()))
@@ -257,7 +256,8 @@ class CompiledKernel:
     def _file(self, signature: Any, target: Any) -> tuple[str, tuple[Any, ...]]:
         """Return the file name of a form, and the key whose hash is in this name."""
         python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
-        stamp = (FORM, numba.__version__, python, self._options, _stamp(self.function))
+        # a kernel may also contain the code of others that are checked
+        stamp = (FORM, numba.__version__, python, self._options, _stamp(self.function), *(["checked"] * checked()))
         key = (*self.name, signature, target.codegen().magic_tuple(), stamp)
         text = repr(key)
         name = "{}.{}".format(self.name[0].rpartition(".")[2], re.sub(r"\W+", "_", self.name[1]))

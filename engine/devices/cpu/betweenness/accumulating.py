@@ -145,7 +145,7 @@ def _finish(task, i, kept, wanted, dist, far, lengths):  # type: ignore[no-untyp
         wanted[v] = 0.0
 
 
-@njit(nogil=True, cache=True, borrows=True, from_start=True)
+@njit(nogil=True, cache=True, borrows=True)
 def verdict(passed, arrived, most):  # type: ignore[no-untyped-def]
     """Return ``DONE``, or the code that says why sums cannot be trusted.
 

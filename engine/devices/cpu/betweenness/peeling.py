@@ -87,7 +87,7 @@ def _count_neighbours(indptr, heads):  # type: ignore[no-untyped-def]
     return ahead, behind
 
 
-@njit(nogil=True, cache=True, from_start=True)
+@njit(nogil=True, cache=True)
 def _hangs(ahead, behind):  # type: ignore[no-untyped-def]
     """Return whether all arcs of a vertex that are left lead to or from one other; see :func:`_count_neighbours`."""
     up, down = ahead >> 32, behind >> 32

@@ -24,6 +24,7 @@ from engine.rows.sums import (
     counts_hops,
     cutoff_in_units,
     exactness,
+    rows_together,
     sum_types,
     sums_side_by_side,
     units_counted,
@@ -153,7 +154,7 @@ def sum_memory(graph: Graph, options: Options, threads: int, types: Mapping[str,
     """Return the bytes of memory that the sums take.
 
     Summing needs copies of the quantities and of the weights or arcs.  Each thread also holds trees of paths, a band of
-    rows of distances, and the sums of these rows twice: as they are found, and as tiles.
+    rows of distances, and sums twice: as they are found, of one band or more, and as the tiles of a band.
 
     Args:
         graph: the graph, with the quantities.
@@ -166,19 +167,19 @@ def sum_memory(graph: Graph, options: Options, threads: int, types: Mapping[str,
     columns = _shape(graph, options)[1]
     # fractions may be held twice: in whole units, and as floats
     row = WORK_TYPES["float64"].itemsize + (0 if graph.integral else WORK_TYPES["int32"].itemsize)
-    band = TILE_ROWS * (graph.n * row + 2 * columns * sizes)
+    band, found = TILE_ROWS * (graph.n * row + columns * sizes), TILE_ROWS
     # rows that are walked over are summed in at least 4 bytes
     walked = sum(max(size, 4) for size in kinds)
     arcs, tree = graph.arcs * (walked + 8), graph.n * (16 + walked)
     if sums_side_by_side(graph):
         # bytes per arc: a copy of the arcs sorted by head with their quantities, and the order of the arcs while
         # sorting
-        arcs += graph.arcs * (sizes + 24)
+        arcs, found = arcs + graph.arcs * (sizes + 24), rows_together(TILE_ROWS, graph.n, sizes)
         if counts_hops(graph):
             tree += hop_bytes(graph.n, graph.terminals, sizes)
         else:
             tree += lane_bytes(graph.n, graph.terminals, sizes)
-    return arcs + 24 * graph.n + threads * (tree + band)
+    return arcs + 24 * graph.n + threads * (tree + band + found * columns * sizes)
 
 
 def _uses(graph: Graph, rows: int) -> tuple[str, ...]:

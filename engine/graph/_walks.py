@@ -114,7 +114,7 @@ def grow_back(indptr, heads, weights, hub, limit, labels, passes):  # type: igno
     return False
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def strong_components(indptr, heads):  # type: ignore[no-untyped-def]
     """Find the strongly connected components (Tarjan 1972); an arc never leads to a component of a higher number.
 
@@ -167,7 +167,7 @@ def strong_components(indptr, heads):  # type: ignore[no-untyped-def]
     return component, order
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def both_ways(indptr, heads):  # type: ignore[no-untyped-def]
     """Add the reverse of each arc, in O(n + m) time; if both arcs of a pair exist, each is twice in the result.
 

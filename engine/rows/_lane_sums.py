@@ -37,7 +37,7 @@ WIDE = 4 * LANES
 AHEAD = 16
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def whole_rows(rows, places, unit, unreachable, out):  # type: ignore[no-untyped-def]
     """Copy 16 rows as int32, ``FAR`` where they are unreachable.
 
@@ -62,7 +62,7 @@ def whole_rows(rows, places, unit, unreachable, out):  # type: ignore[no-untyped
     return fit
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def number_vertices(indptr, heads, terminals, numbers):  # type: ignore[no-untyped-def]
     """Number vertices in the order of depth-first searches, so that the lines of neighbours are mostly near each other.
 
@@ -95,7 +95,7 @@ def number_vertices(indptr, heads, terminals, numbers):  # type: ignore[no-untyp
                 count += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _begin(block, ties, space):  # type: ignore[no-untyped-def]
     """Fill the lines of distances of 16 rows, and set the bits of the sources in ``ties``.  Return the lane of a source
     that is not at distance 0; -1 if there is none.
@@ -120,7 +120,7 @@ def _begin(block, ties, space):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _find(limited, graph, ties, space):  # type: ignore[no-untyped-def]
     """Find the last arc of each path, and where several arcs may be the last one, which ``ties`` says then; return -1,
     -1, or the lane and vertex of an entry that is no shortest distance.
@@ -135,7 +135,7 @@ def _find(limited, graph, ties, space):  # type: ignore[no-untyped-def]
     return np.int64(-1), np.int64(-1)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _sort(distances, orders):  # type: ignore[no-untyped-def]
     """Order the vertices by their mean distances, about: those in the same class of distances are in any order."""
     order, near, _, starts = orders  # the last three are work space here
@@ -157,7 +157,7 @@ def _sort(distances, orders):  # type: ignore[no-untyped-def]
         starts[k] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _best(x, lane, graph, space):  # type: ignore[no-untyped-def]
     """Return the tight arc into vertex ``x`` in one lane; -1 if there is none.
 
@@ -172,7 +172,7 @@ def _best(x, lane, graph, space):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _join(v, lane, graph, space, clusters):  # type: ignore[no-untyped-def]
     """Sum the vertices of a cluster that are as far as ``v``, in one lane.
 
@@ -207,7 +207,7 @@ def _join(v, lane, graph, space, clusters):  # type: ignore[no-untyped-def]
     return np.int64(-1)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _first(bits):  # type: ignore[no-untyped-def]
     """Return the number of the lowest bit that is 1."""
     lane = 0
@@ -216,7 +216,7 @@ def _first(bits):  # type: ignore[no-untyped-def]
     return lane
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _visit(orders, graph, ties, space, clusters):  # type: ignore[no-untyped-def]
     """Sum all vertices in all lanes; return -1, -1, or the lane and vertex of an entry that is no shortest distance."""
     order, finished, done, stack = orders
@@ -252,7 +252,7 @@ def _visit(orders, graph, ties, space, clusters):  # type: ignore[no-untyped-def
     return -1, -1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _give(space, wanted):  # type: ignore[no-untyped-def]
     """Write the sums of each quantity for 16 sources, from the lines of ``space`` to ``out`` and ``others``."""
     _, lines, sums = space
@@ -278,7 +278,7 @@ def _give(space, wanted):  # type: ignore[no-untyped-def]
                 others[row, k, i] = nothing if far else sums[v, k, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def sum_lanes(block, graph, clusters, space, wanted):  # type: ignore[no-untyped-def]
     """Sum quantities along the shortest paths of 16 rows.  Vertices are those of ``number_vertices``, but for the
     columns of the rows.
@@ -327,7 +327,7 @@ def sum_lanes(block, graph, clusters, space, wanted):  # type: ignore[no-untyped
     return np.int64(lane), np.int64(v)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def sum_groups(searched, block, graph, clusters, space, wanted):  # type: ignore[no-untyped-def]
     """Sum along the paths of rows of int32, 16 at a time.
 
@@ -350,7 +350,7 @@ def sum_groups(searched, block, graph, clusters, space, wanted):  # type: ignore
     return np.int64(-1), np.int64(-1), np.int64(-1)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def sum_groups_of(searched, kind, block, graph, clusters, space, wanted):  # type: ignore[no-untyped-def]
     """Sum along the paths of rows of another type, 16 at a time.
 

@@ -15,7 +15,7 @@ import numpy as np
 from engine.graph.kernels import njit
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _tree(row, source, unreachable, limits, arcs, tree):  # type: ignore[no-untyped-def]
     """Fill the tree of one row; return the number of its vertices, or -1 - v where the row is wrong at vertex v."""
     limited, terminals = limits
@@ -58,7 +58,7 @@ def _tree(row, source, unreachable, limits, arcs, tree):  # type: ignore[no-unty
     return last
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _add_up(last, queue, before, via, quantities, sums):  # type: ignore[no-untyped-def]
     """Sum quantities, shape (arcs, k), along the tree, into ``sums``, shape (n, k)."""
     source = queue[0]
@@ -71,7 +71,7 @@ def _add_up(last, queue, before, via, quantities, sums):  # type: ignore[no-unty
             sums[v, k] = sums[u, k] + quantities[e, k]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _put(sums, hops, columns, unreachable, out):  # type: ignore[no-untyped-def]
     """Write the sums of the vertices ``columns`` (of all vertices if there are none) to ``out``, shape (k, columns)."""
     for k in range(sums.shape[1]):
@@ -84,7 +84,7 @@ def _put(sums, hops, columns, unreachable, out):  # type: ignore[no-untyped-def]
                 out[k, j] = sums[v, k] if hops[v] >= 0 else unreachable
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def sum_along(rows, sources, unreachable, limits, arcs, quantities, wanted):  # type: ignore[no-untyped-def]
     """Sum quantities along the shortest paths of some rows.
 
@@ -122,7 +122,7 @@ def sum_along(rows, sources, unreachable, limits, arcs, quantities, wanted):  # 
     return -1, -1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def in_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
     """Write distances as whole multiples of the unit 1 / ``per``.
 
@@ -137,7 +137,7 @@ def in_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
             out[i, j] = np.int64(np.rint(rows[i, j] * per)) if rows[i, j] < np.inf else unreachable
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def from_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
     """Write distances that are counted in whole units as floats; each is rounded once or, as float32, twice.
 
@@ -152,7 +152,7 @@ def from_units(rows, per, unreachable, out):  # type: ignore[no-untyped-def]
             out[i, j] = rows[i, j] / per if rows[i, j] != unreachable else np.inf
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _write_lone(out, none, source, columns):  # type: ignore[no-untyped-def]
     for k in range(out.shape[0]):
         out[k, :] = none
@@ -163,7 +163,7 @@ def _write_lone(out, none, source, columns):  # type: ignore[no-untyped-def]
                 out[k, j] = 0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def sum_lone(rows, sources, some, unreachable, columns, wanted, left):  # type: ignore[no-untyped-def]
     """Write the sums of rows whose sources no arc leaves: 0 to the source itself, and *no path* to all others.
 

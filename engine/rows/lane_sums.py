@@ -67,7 +67,10 @@ class LaneSums:
         self._columns, (into, tails, order) = self._numbers[columns], arcs_into(graph, self._numbers)
         lengths = np.minimum(weights, FAR + 1).astype(np.int32)[order]
         heads = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(into))
-        self._clusters = _clusters(graph.n, tails, heads, (lengths == 0) & (tails < graph.n))
+        clusters = _clusters(graph.n, tails, heads, (lengths == 0) & (tails < graph.n))
+        if clusters is None:
+            raise ValueError("arcs of length zero join too many vertices: the graph does not suit sums side by side")
+        self._clusters = clusters
         own, other = (values[order] for values in quantities)
         self._graph = (into, tails, lengths), (own, other)
         self._spaces = KeptSpaces(self._new_space)
@@ -84,8 +87,7 @@ class LaneSums:
         if not 0 < graph.arcs < FAR or weights.min() < 0:  # codes of arcs are int32
             return False
         every = np.repeat(np.arange(graph.n, dtype=np.int32), np.diff(graph.indptr))
-        _, begins, _ = _clusters(graph.n, every, graph.heads, (weights == 0) & (every >= graph.terminals))
-        return bool((np.diff(begins) <= CLUSTER).all())
+        return _clusters(graph.n, every, graph.heads, (weights == 0) & (every >= graph.terminals)) is not None
 
     def add(
         self,
@@ -231,7 +233,7 @@ def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     return found
 
 
-def _clusters(n: int, tails: Array, heads: Array, zero: Array) -> tuple[Array, Array, Array]:
+def _clusters(n: int, tails: Array, heads: Array, zero: Array) -> tuple[Array, Array, Array] | None:
     """Find the clusters: a cluster is a set of vertices that arcs of length zero join.
 
     Args:
@@ -242,18 +244,26 @@ def _clusters(n: int, tails: Array, heads: Array, zero: Array) -> tuple[Array, A
 
     Returns:
         The cluster of each vertex, -1 for none, or an empty array if there is no cluster; where the members of each
-        cluster begin; and the members.
+        cluster begin; and the members.  None if a cluster has more than ``CLUSTER`` vertices.
     """
     if not zero.any():
         return np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32)
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    joined = coo_array((np.ones(int(zero.sum()), np.int8), (tails[zero], heads[zero])), shape=(n, n)).tocsr()
-    _, component = connected_components(joined, directed=False)
-    sizes = np.bincount(component)
+    joined = tails[zero], heads[zero]
+    # every vertex takes the least number in its cluster, which reaches all of a cluster in fewer rounds than it has
+    # vertices; to import a library for this takes longer than a search in a small graph
+    least, before = np.arange(n), np.empty(0, np.int64)
+    for _ in range(CLUSTER):
+        if np.array_equal(least, before):
+            break
+        before = least.copy()
+        nearer = np.minimum(*(before[ends] for ends in joined))
+        for ends in joined:
+            np.minimum.at(least, ends, nearer)
+    sizes = np.bincount(least)
+    if sizes.max() > CLUSTER or not np.array_equal(least, before):
+        return None
     number = np.where(sizes > 1, np.cumsum(sizes > 1) - 1, -1).astype(np.int32)
-    which = number[component]
+    which = number[least]
     members = np.argsort(which, kind="stable")[np.count_nonzero(which < 0) :].astype(np.int32)
     begins = np.concatenate(([0], np.cumsum(sizes[sizes > 1]))).astype(np.int64)
     return which, begins, members

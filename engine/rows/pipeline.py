@@ -264,10 +264,14 @@ class RowPipeline:
             self._open -= 1
 
     def _pieces(self, batch: _Batch) -> Iterator[Callable[[int], None]]:
-        tile = self._sink.tile[0]
-        high = tile * max(1, PIECE // (tile * max(1, batch.block.shape[1])))
-        for k in range(0, len(batch.block), high):
-            yield partial(self._write, batch, k, k + high)
+        (rows, columns), tile = batch.block.shape, self._sink.tile[0]
+        tiles = max(1, PIECE // (tile * max(1, columns)))
+        # a sink may want more rows at a time; threads then take equally many pieces
+        if (most := getattr(self._sink, "together", tile)) > tile * tiles:
+            turns = math.ceil(rows / (most * self._backend.threads))
+            tiles = max(tiles, math.ceil(rows / (turns * self._backend.threads * tile)))
+        for k in range(0, rows, tile * tiles):
+            yield partial(self._write, batch, k, k + tile * tiles)
 
     def _write(self, batch: _Batch, start: int, stop: int, worker: int) -> None:  # noqa: ARG002
         """Write rows of a batch.  After the last rows, the buffer of the batch is free for another batch."""

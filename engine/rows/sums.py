@@ -35,6 +35,9 @@ _EXACT: Final = 2.0**53
 #: Rounding a float64 distance to units gives the right number if n times the length of the longest path is at most this
 #: many units: every addition is off by at most 2^-52 of the sum, so n additions are off by at most an eighth of a unit.
 _FOUND_AGAIN: Final = 2.0**49
+#: Sums of up to TOGETHER tiles of rows are found in one call, if they then take at most TOGETHER_BYTES.
+TOGETHER: Final = 4
+TOGETHER_BYTES: Final = 2**25
 
 
 #: The types of sums, in the order in which there is an array for each, and their values for *no path*.
@@ -133,6 +136,17 @@ def sums_side_by_side(graph: Graph) -> bool:
     return bool(graph.integral or exactness(graph).per) and LaneSums.suits(graph, graph.weights)
 
 
+def rows_together(tile: int, n: int, sizes: int) -> int:
+    """Return for how many rows sums are found in one call where they are summed side by side (decision 287).
+
+    Args:
+        tile: rows of a tile.
+        n: number of vertices.
+        sizes: bytes of the sums of one entry, of all quantities.
+    """
+    return tile * max(1, min(TOGETHER, TOGETHER_BYTES // max(1, tile * n * sizes)))
+
+
 def counts_hops(graph: Graph) -> bool:
     """Return whether every arc weighs one unit, so that distances are numbers of arcs.
 
@@ -218,6 +232,13 @@ class PathSums:
         for k, name in enumerate(names):
             stacked[:, k] = self._graph.quantities[name]
         return stacked
+
+    def together(self, tile: int) -> int:
+        """Return how many rows :meth:`of` should be given at a time, if tiles have ``tile`` rows."""
+        if self._lanes is None:
+            return tile
+        sizes = sum(len(names) * kind.itemsize for names, kind in zip(self._names, _KINDS, strict=True))
+        return rows_together(tile, self._graph.n, sizes)
 
     def results(self, rows: int) -> tuple[Array, ...]:
         """Return new arrays for the sums that are uint16, int32 and float64, shape (rows, quantities, columns)."""
@@ -309,6 +330,9 @@ class SumSink:
         wanted: rows and columns of the result.
         quantities: for each quantity, by name, the sink of its sums.
         first: the number, in the result, of the first row that this sink receives.
+
+    Attributes:
+        together: the number of rows that should come at a time, where there are so many.
     """
 
     def __init__(
@@ -318,8 +342,9 @@ class SumSink:
         self._quantities, self._first = quantities, first
         self._sources = wanted.rows
         self.tile = (sink.tile[0], max(1, wanted.n))
+        self.together = sums.together(sink.tile[0])
         # these serve again and again, because the system clears new memory before it is used
-        self._results = KeptSpaces(lambda: sums.results(min(sink.tile[0], len(wanted.rows))))
+        self._results = KeptSpaces(lambda: sums.results(min(self.together, len(wanted.rows))))
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Sum along the paths of whole rows, and pass the rows on.
@@ -342,8 +367,8 @@ class SumSink:
         """Write the sums of whole rows."""
         if column != 0 or block.shape[1] != self._wanted.n:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
-        for start in range(0, len(block), self.tile[0]):
-            part = block[start : start + self.tile[0]]
+        for start in range(0, len(block), self.together):
+            part = block[start : start + self.together]
             sources = self._sources[row + start : row + start + len(part)]
             with self._results.one() as results:
                 for name, sums in self._sums.of(sources, part, results).items():

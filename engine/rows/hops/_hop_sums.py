@@ -19,7 +19,7 @@ from engine.rows.hops._hop_vectors import give_part, mean_distance, prove_vertex
 WIDE = 4 * LANES
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _outside(row, unit, unreachable, far):  # type: ignore[no-untyped-def]
     """Return the first vertex of a row whose distance is negative, or ``far`` or more."""
     v = np.int64(0)
@@ -31,7 +31,7 @@ def _outside(row, unit, unreachable, far):  # type: ignore[no-untyped-def]
     return v
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def narrow_rows(rows, places, unit, unreachable, far, out):  # type: ignore[no-untyped-def]
     """Copy rows in a narrower type.
 
@@ -60,7 +60,7 @@ def narrow_rows(rows, places, unit, unreachable, far, out):  # type: ignore[no-u
     return np.int64(-1), np.int64(-1)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _begin(block, lines):  # type: ignore[no-untyped-def]
     """Fill the lines of distances.  Return the lane of a source that is not at distance 0; -1 if there is none."""
     rows, sources, far, _ = block
@@ -83,7 +83,7 @@ def _begin(block, lines):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _sort(distances, order, starts, near):  # type: ignore[no-untyped-def]
     """Sort the vertices by their mean distance from the sources that reach them, vertices without a path last.
     ``starts``, int32, shape (n + 4,), and ``near``, int32, shape (n,), are work space.
@@ -104,7 +104,7 @@ def _sort(distances, order, starts, near):  # type: ignore[no-untyped-def]
         starts[k] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _first(lanes):  # type: ignore[no-untyped-def]
     """Return the lowest lane of a set of lanes."""
     lane = 0
@@ -113,7 +113,7 @@ def _first(lanes):  # type: ignore[no-untyped-def]
     return lane
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _least_wrong(j, unproven, graph, lines):  # type: ignore[no-untyped-def]
     """Return a vertex whose entry in lane ``j`` is no shortest distance, where an entry does not follow from those of
     the tails.
@@ -134,7 +134,7 @@ def _least_wrong(j, unproven, graph, lines):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _prove(unproven, graph, lines):  # type: ignore[no-untyped-def]
     """Return lane and vertex of an entry that is no shortest distance; -1 and -1 if all are.  Nothing but the sources
     may be summed yet.  ``unproven`` is (far, limited), the last entries of ``block`` of :func:`sum_hops`.
@@ -148,7 +148,7 @@ def _prove(unproven, graph, lines):  # type: ignore[no-untyped-def]
     return np.int64(-1), np.int64(-1)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _visit(orders, graph, lines):  # type: ignore[no-untyped-def]
     """Sum all vertices in all lanes; the distances are proven."""
     order, _, done, stack = orders
@@ -172,7 +172,7 @@ def _visit(orders, graph, lines):  # type: ignore[no-untyped-def]
                     v, e, lanes, left = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _give(summed, sums, rows, none, out):  # type: ignore[no-untyped-def]
     """Write the sums of one type for all sources to ``out``.
 
@@ -197,7 +197,7 @@ def _give(summed, sums, rows, none, out):  # type: ignore[no-untyped-def]
                 out[places[j], k, i] = sums[v, k, j] if (summed[v] >> j) & 1 else none
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def sum_hops(block, graph, space, wanted):  # type: ignore[no-untyped-def]
     """Sum quantities along the paths of fewest arcs of as many rows as there are lanes.
 

@@ -18,7 +18,7 @@ from engine.graph._walks import strong_components
 from engine.graph.kernels import njit
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _join_both_ways(indptr, heads):  # type: ignore[no-untyped-def]
     """Return the CSR of the arcs in both directions, and the CSR of the reversed arcs alone."""
     n = len(indptr) - 1
@@ -40,7 +40,7 @@ def _join_both_ways(indptr, heads):  # type: ignore[no-untyped-def]
     return (both, ends), (into, tails)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def find_blocks(indptr, heads):  # type: ignore[no-untyped-def]
     """Find the blocks of a graph by a depth-first search.
 
@@ -89,7 +89,7 @@ def find_blocks(indptr, heads):  # type: ignore[no-untyped-def]
     return number, block, tops[:count]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _measure(indptr, heads, found, share, directed):  # type: ignore[no-untyped-def]
     """Return the block of each arc, int64, empty if splitting does not pay; the number of vertices and of arcs of each
     block; and whether splitting pays, which is whether searches in the blocks visit at most a share of the vertices and
@@ -118,7 +118,7 @@ def _measure(indptr, heads, found, share, directed):  # type: ignore[no-untyped-
     return block_of, size, within, pays
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def visit_components(indptr, number, block):  # type: ignore[no-untyped-def]
     """Return the number of vertices and arcs that searches from all vertices of an undirected graph visit."""
     n, visits, vertices, arcs = len(number), 0, 0, 0
@@ -134,7 +134,7 @@ def visit_components(indptr, number, block):  # type: ignore[no-untyped-def]
     return visits + vertices * (vertices + arcs)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _copy_vertices(block, tops):  # type: ignore[no-untyped-def]
     """Give each vertex a copy in each of its blocks.
 
@@ -167,7 +167,7 @@ def _copy_vertices(block, tops):  # type: ignore[no-untyped-def]
     return vertex, member, crown, own
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _copy_into_blocks(indptr, heads, found, measured, plain):  # type: ignore[no-untyped-def]
     """Return a graph in which each block is a component: each vertex has a copy in each of its blocks.
 
@@ -210,7 +210,7 @@ def _copy_into_blocks(indptr, heads, found, measured, plain):  # type: ignore[no
     return (vertex, member), crown, places, (starts, ahead)
 
 
-@njit(nogil=True, cache=True, borrows=True)
+@njit(nogil=True, cache=True, borrows=True, from_start=True)
 def _sum_reached(arcs, start, weights, queue, seen, now):  # type: ignore[no-untyped-def]
     """Return the sum of the weights of all vertices that a vertex reaches, and the number of vertices and arcs seen."""
     indptr, heads = arcs
@@ -229,7 +229,7 @@ def _sum_reached(arcs, start, weights, queue, seen, now):  # type: ignore[no-unt
     return total, work
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def _weigh(copies, tops, ways, component, stands, limit):  # type: ignore[no-untyped-def]
     """Count for how many vertices each copy stands, and the flow between blocks; see :func:`split_blocks`.
 
@@ -300,7 +300,7 @@ def _weigh(copies, tops, ways, component, stands, limit):  # type: ignore[no-unt
     return True, (weights[0], weights[1]), (top, sums, products)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, from_start=True)
 def split_blocks(indptr, heads, kind, stands, limits):  # type: ignore[no-untyped-def]
     """Return a graph in which the blocks of a graph are components, so that searches stay in their blocks.
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from engine.graph.ordering import fixed
 from engine.model.dtypes import WORK_TYPES
@@ -263,6 +266,42 @@ def test_which_graphs_are_summed_side_by_side():
     assert not suits(1, -2, 0)
     assert suits(*[0] * (lane_sums.CLUSTER - 1), 1, 0)
     assert not suits(*[0] * lane_sums.CLUSTER, 1, 0)
+
+
+def test_clusters_are_the_components_of_the_arcs_of_length_zero():
+    rng, found, refused = np.random.default_rng(7), 0, 0
+    for _ in range(400):
+        n, arcs = int(rng.integers(1, 120)), int(rng.integers(0, 90))
+        tails, heads = rng.integers(0, n, (2, arcs)).astype(np.int32)
+        zero = rng.random(arcs) < 0.7
+        joined = coo_array((np.ones(int(zero.sum())), (tails[zero], heads[zero])), shape=(n, n))
+        component = connected_components(joined, directed=False)[1]
+        sets = {tuple(np.flatnonzero(component == k)) for k in range(component.max() + 1)}
+        sets = {vertices for vertices in sets if len(vertices) > 1}
+        clusters = lane_sums._clusters(n, tails, heads, zero)
+        if clusters is None:
+            refused += 1
+            assert max(map(len, sets)) > lane_sums.CLUSTER
+            continue
+        found += 1
+        which, begins, members = clusters
+        assert {tuple(members[a:b]) for a, b in pairwise(begins)} == sets
+        if sets or len(which):
+            of = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+            assert np.array_equal(np.flatnonzero(which >= 0), np.sort(members))
+            assert np.array_equal(which[members], of)
+    assert min(found, refused) > 50
+
+
+@pytest.mark.parametrize("many", [0, 1])
+def test_the_longest_chain_of_arcs_of_length_zero(many: int):
+    """Numbers fall along the chain, so that the least one passes along all of it."""
+    size = lane_sums.CLUSTER + many
+    chain = np.arange(size - 1, -1, -1, dtype=np.int32)
+    found = lane_sums._clusters(size, chain[:-1], chain[1:], np.ones(size - 1, np.bool_))
+    assert (found is None) == bool(many)
+    if found is not None:
+        assert [part.tolist() for part in found] == [[0] * size, [0, size], list(range(size))]
 
 
 def test_several_threads_share_the_sums_of_a_graph():

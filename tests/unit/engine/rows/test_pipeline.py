@@ -91,6 +91,30 @@ def test_every_row_is_written_once(rows: int, batch: int, buffers: int, threads:
     assert sorted(sink.rows) == list(range(rows))
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("rows", [8, 64, 200])
+def test_a_sink_that_wants_more_rows_at_a_time_gets_them_if_threads_stay_busy(
+    rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PIECE", 8 * N)
+    heights: list[int] = []
+
+    class Together(Writes):
+        together = 32
+
+        def write(self, row: int, column: int, block: Array) -> None:
+            heights.append(len(block))
+            super().write(row, column, block)
+
+    sink = Together(rows, 8)
+    run(sink, rows, rows, 1, threads)
+    assert np.array_equal(sink.array, expected(rows))
+    assert sorted(sink.rows) == list(range(rows))
+    turns = -(-rows // (32 * threads))
+    assert len(heights) <= turns * threads
+    assert max(heights) == 8 * -(-rows // (8 * turns * threads)) <= 32
+
+
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 @pytest.mark.parametrize("few", [1, 2])
 def test_a_run_that_seems_short_begins_with_few_threads(

@@ -15,7 +15,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.rows import ArraySink
 from engine.rows.summary import SummarySink
-from engine.rows.sums import Exactness, PathSums, SumSink, adds_whole, exactness, sum_types
+from engine.rows.sums import Exactness, PathSums, SumSink, adds_whole, exactness, rows_together, sum_types
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 from storage.graph.graph import Graph, build_graph
 
@@ -147,6 +147,53 @@ def test_the_sink_writes_sums_before_rows_and_cuts_columns():
     assert told == [("sums", 64, [[5, 4], [1, 0]]), ("rows", 0, [[2, 1], [1, 0]])]
     with pytest.raises(ValueError, match="whole rows"):
         sink.write(0, 1, np.zeros((1, 2), np.int32))
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes", "together"),
+    [
+        (100, 4, 256),
+        (2**25 // 256, 1, 256),
+        (2**25 // 256 + 1, 1, 192),
+        (2**25 // 64 // 4, 4, 64),
+        (10**6, 8, 64),
+        (1, 0, 256),
+    ],
+)
+def test_how_many_rows_are_summed_in_a_call(n: int, sizes: int, together: int):
+    assert rows_together(64, n, sizes) == together
+
+
+@pytest.mark.parametrize("weight", [1, 3])
+def test_rows_come_together_only_where_they_are_summed_side_by_side(weight: int):
+    graph = graph_of([(k, (k + 1) % 300, weight) for k in range(300)], 300, q=list(range(300)))
+    crossed = graph_of([(k, (k + 1) % 300, 0 if weight == 3 else 1 / 3) for k in range(300)], 300, q=list(range(300)))
+    given = {"limited": False, "targets": None}
+    for one, rows in ((graph, 256), (crossed, 64)):
+        sums = PathSums(one, sum_types(one, ["q"]), WORK_TYPES["float64"], **given)
+        assert sums.together(64) == rows
+        sink = SumSink(ArraySink((300, 300), np.float64), sums, Rectangle(300, np.arange(300), None, None), {})
+        assert sink.together == rows
+
+
+@pytest.mark.parametrize("height", [64, 256, 300])
+def test_sums_of_rows_that_come_together_are_those_of_each_alone(height: int):
+    rng = np.random.default_rng(3)
+    tails, heads = rng.integers(0, 300, (2, 800))
+    graph = build_graph(tails, heads, None, n=300, directed=True, quantities={"q": rng.integers(0, 99, 800)})[0]
+    found = np.full((300, 300), -7, np.int32)
+
+    class Sums:
+        def write(self, row: int, block: np.ndarray) -> None:
+            found[row : row + len(block)] = block
+
+    sums = PathSums(graph, sum_types(graph, ["q"]), WORK_TYPES["float64"], limited=False, targets=None)
+    rows = solve_in_memory(graph, Options())[0]
+    sink = SumSink(ArraySink((300, 300), np.float64), sums, Rectangle(300, np.arange(300), None, None), {"q": Sums()})
+    for first in range(0, 300, height):
+        sink.write(first, 0, rows[first : first + height])
+    alone = [sums.of(np.array([s]), rows[s : s + 1])["q"][0] for s in range(300)]
+    assert np.array_equal(found, alone)
 
 
 @pytest.mark.parametrize("targets", [None, (3, 250, 4)])

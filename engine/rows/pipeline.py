@@ -266,10 +266,10 @@ class RowPipeline:
     def _pieces(self, batch: _Batch) -> Iterator[Callable[[int], None]]:
         (rows, columns), tile = batch.block.shape, self._sink.tile[0]
         tiles = max(1, PIECE // (tile * max(1, columns)))
-        # a sink may want more rows at a time; threads then take equally many pieces
+        # a sink may want more rows at a time; threads then take equally many ``pieces``
         if (most := getattr(self._sink, "together", tile)) > tile * tiles:
-            turns = math.ceil(rows / (most * self._backend.threads))
-            tiles = max(tiles, math.ceil(rows / (turns * self._backend.threads * tile)))
+            pieces = math.ceil(rows / (most * self._backend.threads))
+            tiles = max(tiles, math.ceil(rows / (pieces * self._backend.threads * tile)))
         for k in range(0, rows, tile * tiles):
             yield partial(self._write, batch, k, k + tile * tiles)
 

@@ -110,9 +110,9 @@ def test_a_sink_that_wants_more_rows_at_a_time_gets_them_if_threads_stay_busy(
     run(sink, rows, rows, 1, threads)
     assert np.array_equal(sink.array, expected(rows))
     assert sorted(sink.rows) == list(range(rows))
-    turns = -(-rows // (32 * threads))
-    assert len(heights) <= turns * threads
-    assert max(heights) == 8 * -(-rows // (8 * turns * threads)) <= 32
+    pieces = -(-rows // (32 * threads))
+    assert len(heights) <= pieces * threads
+    assert max(heights) == 8 * -(-rows // (8 * pieces * threads)) <= 32
 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])

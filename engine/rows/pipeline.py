@@ -268,7 +268,7 @@ class RowPipeline:
         tiles = max(1, PIECE // (tile * max(1, columns)))
         # a sink may want more rows at a time; threads then take equally many ``pieces``
         if (most := getattr(self._sink, "together", tile)) > tile * tiles:
-            pieces = math.ceil(rows / (most * self._backend.threads))
+            pieces = max(1, math.ceil(rows / (most * self._backend.threads)))
             tiles = max(tiles, math.ceil(rows / (pieces * self._backend.threads * tile)))
         for k in range(0, rows, tile * tiles):
             yield partial(self._write, batch, k, k + tile * tiles)
